@@ -1,0 +1,189 @@
+//! An outlet: how changes go out. So far there is one kind, the subscription, and one destination, HTTP.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{OutletId, Sequence, StreamId, document::Action, retry::RetryPolicy, template::Template};
+
+/// A client of a stream: where, when and how it is told. Parsed and checked: nothing in it can be wrong any more.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    pub id: OutletId,
+    pub stream: StreamId,
+    pub name: String,
+    pub endpoint: Endpoint,
+    pub delivery: Arc<DeliveryPolicy>,
+    pub content: Content,
+    /// Extra members of the envelope, with the wildcards of the resource's endpoint filled in.
+    pub data: Vec<(String, DataValue)>,
+    pub secret: Secret,
+    /// What was in the feed up to here when the outlet was made is not its concern.
+    pub since: Sequence,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Where a push goes.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub url: Template,
+    pub method: Method,
+    pub headers: Vec<(String, Vec<String>)>,
+    /// What is different for an action.
+    pub actions: Vec<(Action, ActionOverride)>,
+}
+
+impl Endpoint {
+    fn action(&self, action: Action) -> Option<&ActionOverride> {
+        self.actions.iter().find(|(on, _)| *on == action).map(|(_, different)| different)
+    }
+
+    pub fn url(&self, action: Action) -> &Template {
+        self.action(action).and_then(|different| different.url.as_ref()).unwrap_or(&self.url)
+    }
+
+    pub fn method(&self, action: Action) -> Method {
+        self.action(action).and_then(|different| different.method).unwrap_or(self.method)
+    }
+
+    /// The headers of an action replace the common ones of the same name.
+    pub fn headers(&self, action: Action) -> impl Iterator<Item = (&str, &[String])> {
+        let own = self.action(action).map_or(&[][..], |different| &different.headers[..]);
+        let common = self
+            .headers
+            .iter()
+            .filter(move |(name, _)| !own.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(name)));
+        own.iter().chain(common).map(|(name, values)| (name.as_str(), values.as_slice()))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ActionOverride {
+    pub url: Option<Template>,
+    pub method: Option<Method>,
+    pub headers: Vec<(String, Vec<String>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const ALL: [Self; 5] = [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
+    /// The name in the API and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Put => "put",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+/// How hard Flare tries.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DeliveryPolicy {
+    /// Answers that mean delivered; empty means any 2xx.
+    pub success: Vec<u16>,
+    /// Answers that mean: give up on this revision, quietly.
+    pub discard: Vec<u16>,
+    pub timeout: Duration,
+    /// Requests in flight at once for this outlet.
+    pub concurrency: u16,
+    pub retry: RetryPolicy,
+}
+
+impl DeliveryPolicy {
+    pub fn judge(&self, status: u16) -> Verdict {
+        if self.success.contains(&status) || (self.success.is_empty() && (200..300).contains(&status)) {
+            Verdict::Delivered
+        } else if self.discard.contains(&status) {
+            Verdict::Discarded
+        } else {
+            Verdict::Failed
+        }
+    }
+}
+
+/// What an answer means for the delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Delivered,
+    Discarded,
+    Failed,
+}
+
+/// What the body of a push holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Content {
+    /// Send the document itself, not only the news of it.
+    pub document: bool,
+    /// Wrap it with id, action, revision and time.
+    pub envelope: bool,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self { document: true, envelope: true }
+    }
+}
+
+/// A member of `data`: a text with wildcards, or any other JSON as it is.
+#[derive(Clone, Debug)]
+pub enum DataValue {
+    Text(Template),
+    /// Canonical JSON.
+    Json(String),
+}
+
+/// The key of an outlet's signatures. It does not print itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    pub const BYTES_MIN: usize = 24;
+    pub const BYTES_MAX: usize = 64;
+    /// What a secret starts with in its text form (Standard Webhooks).
+    pub const PREFIX: &'static str = "whsec_";
+
+    /// None unless the length is within the bounds of Standard Webhooks.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        (Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()).then(|| Self(bytes.into()))
+    }
+
+    /// Reads `whsec_` and base64.
+    pub fn parse(text: &str) -> Option<Self> {
+        use base64::Engine;
+        let encoded = text.strip_prefix(Self::PREFIX)?;
+        Self::from_bytes(&base64::engine::general_purpose::STANDARD.decode(encoded).ok()?)
+    }
+
+    /// The text form, for the one time that it is shown and for the store.
+    pub fn reveal(&self) -> String {
+        use base64::Engine;
+        format!("{}{}", Self::PREFIX, base64::engine::general_purpose::STANDARD.encode(&self.0))
+    }
+
+    pub fn key(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
