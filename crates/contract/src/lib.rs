@@ -1,1 +1,53 @@
-//! 
+//! The suites that every engine must pass.
+//!
+//! An engine's own test opens an empty store for each case and hands it in; a bug found in one engine becomes a case for
+//! all. Cases are private, so a case that is not listed is dead code and does not compile cleanly.
+
+#![allow(clippy::unwrap_used, reason = "a suite fails by panicking, as tests do")]
+
+mod deliveries;
+mod documents;
+mod entities;
+pub mod make;
+mod reopening;
+
+use std::{future::Future, pin::Pin};
+
+use flare_core::port::Store;
+
+/// A case: a name for people, and what it does with a fresh store.
+struct Case {
+    name: &'static str,
+    run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        &[$($crate::Case { name: stringify!($case), run: |store| Box::pin($case(store)) }),*]
+    };
+}
+use cases;
+
+/// Every port of a store: `open` gives an empty one for each case.
+pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
+    for case in [entities::CASES, documents::CASES, deliveries::CASES].concat() {
+        println!("  {}", case.name);
+        let store = open().await;
+        (case.run)(store.clone()).await;
+        let _closed_by_the_case = store.engine.close().await;
+    }
+}
+
+/// What must survive when a store is closed, or dropped without a word, and opened again. `open` opens the same data each
+/// time with the same number.
+pub async fn check_reopening<F: Future<Output = Store>>(open: impl Fn(usize) -> F) {
+    reopening::check(open).await;
+}
+
+impl Clone for Case {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl Copy for Case {}

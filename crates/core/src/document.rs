@@ -54,6 +54,8 @@ pub struct Change {
     pub updated_at: Timestamp,
     /// None when the document was deleted.
     pub content: Option<Bytes>,
+    /// The change of the same document that this one replaced, where it is known.
+    pub replaces: Option<Sequence>,
     /// Set when a newer change of the same document is known. Only a shortcut: an outlet that misses it sends one
     /// revision more, in order.
     superseded: AtomicBool,
@@ -75,6 +77,7 @@ impl Change {
             revision: written.revision,
             updated_at,
             content,
+            replaces: written.replaces,
             superseded: AtomicBool::new(false),
         }
     }

@@ -59,14 +59,16 @@ pub enum Inserted<Id> {
     New,
     /// The same key and request created this before.
     Before(Id),
-    /// The key was used before, for another request.
-    KeyReused,
 }
 
 #[async_trait]
 pub trait Streams: Send + Sync {
-    /// Adds the stream; `Conflict` if the id is taken. With an idempotency key the insert happens at most once.
+    /// Adds the stream; `Conflict` if the id is taken. With an idempotency key the insert happens at most once;
+    /// `Invalid` if the key was used before for another request.
     async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>>;
+
+    /// The stream that a request with this key made before; `Invalid` if the key was used for another request.
+    async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>>;
 
     /// All streams after `after`, in id order.
     async fn page(&self, after: Option<StreamId>, limit: usize) -> Result<Vec<Stream>>;
@@ -103,6 +105,8 @@ pub struct DocumentQuery {
     pub changed_since: Option<Timestamp>,
     pub offset: usize,
     pub limit: usize,
+    /// About so much content at most, but at least one document; without it, whatever the limit holds.
+    pub bytes_max: Option<usize>,
 }
 
 /// One page of documents, in URL order, and how many there are in all.
@@ -132,6 +136,18 @@ pub trait Documents: Send + Sync {
 
     /// The sequence of the last change, of any stream.
     fn head(&self) -> Sequence;
+
+    /// Tells `listener` of every change from now on. There is one listener; a second call replaces the first.
+    fn listen(&self, listener: Arc<dyn ChangeListener>);
+}
+
+/// Hears of changes on the thread that commits them: it must be quick and must not block.
+pub trait ChangeListener: Send + Sync {
+    /// These changes are durable. Called in the order of their sequences, before their writers are answered.
+    fn changed(&self, changes: Vec<Arc<Change>>);
+
+    /// There may be changes up to `head` that were not told: only the feed knows.
+    fn missed(&self, head: Sequence);
 }
 
 #[async_trait]
@@ -142,6 +158,6 @@ pub trait Deliveries: Send + Sync {
     /// The version of one document that the outlet has. Reads its own node's recorded progress.
     fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>>;
 
-    /// Where the outlet stands; `NotFound` if it is not there.
-    async fn standing(&self, outlet: OutletId) -> Result<Standing>;
+    /// Where each outlet after `after` stands, in id order: what a node reads when it takes up its work.
+    async fn standings(&self, after: Option<OutletId>, limit: usize) -> Result<Vec<Standing>>;
 }

@@ -1,1 +1,18 @@
-//! 
+//! What a node does: takes documents in, knows streams and outlets, and brings every outlet up to date.
+//!
+//! It knows the ports of the core and HTTP as a client. It does not know which engine is behind the ports, nor what
+//! its own API looks like on the wire.
+
+mod delivery;
+mod intake;
+mod node;
+mod registry;
+pub mod settings;
+mod spread;
+pub mod supervisor;
+mod tail;
+
+pub use intake::{DocumentNews, IntakeError};
+pub use node::{Created, NewOutlet, NewStream, Node, Page, Status};
+pub use settings::Settings;
+pub use supervisor::Supervisor;

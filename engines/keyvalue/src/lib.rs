@@ -1,1 +1,154 @@
-//! 
+//! The ports of a store over a small ordered key-value trait.
+//!
+//! `memory` and `embedded` are this one implementation over two maps, so that the tests of one are tests of the
+//! other. All writes go through one thread ([`writer`]) that runs them one after another and commits what has gathered
+//! in one atomic durable batch: every check-then-write is serial without a lock, and a disk flush is shared by all
+//! that wait for it.
+//!
+//! What rests where is in [`keys`] and [`rows`]. The heart is the pair of tables `Heads` (URL → where the newest
+//! change is) and `Changes` (sequence → the newest change of a document): the feed of a stream, in order, with one row
+//! per document. An outlet's backlog is the part of the feed past its cursor and takes no space of its own.
+
+mod deliveries;
+mod documents;
+mod keys;
+mod migration;
+mod outlets;
+mod rows;
+mod streams;
+mod transaction;
+mod writer;
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use flare_core::{Result, port};
+
+pub use migration::FORMAT;
+use writer::Writer;
+
+/// A map of the store. Each is ordered by key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Table {
+    /// Streams, outlets, idempotency keys, counters, the format.
+    Meta,
+    /// (stream, URL) → number, sequence and revision of the newest change.
+    Heads,
+    /// (stream, sequence) → the newest change of a document, content included.
+    Changes,
+    /// (outlet, document number) → the version that the outlet has.
+    Versions,
+    /// outlet → cursor.
+    Cursors,
+    /// (outlet, document number) → retry.
+    Retries,
+}
+
+impl Table {
+    pub const ALL: [Self; 6] =
+        [Self::Meta, Self::Heads, Self::Changes, Self::Versions, Self::Cursors, Self::Retries];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "meta",
+            Self::Heads => "heads",
+            Self::Changes => "changes",
+            Self::Versions => "versions",
+            Self::Cursors => "cursors",
+            Self::Retries => "retries",
+        }
+    }
+
+    /// Whether transactions read this table, and so must see what their own group has written to it.
+    fn is_read_in_transactions(self) -> bool {
+        matches!(self, Self::Meta | Self::Heads)
+    }
+}
+
+/// One row of a batch; without a value the key is removed.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub table: Table,
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// When a batch has to be on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Before the call returns.
+    Now,
+    /// With the next batch that is `Now`, at the latest.
+    Later,
+}
+
+/// Visits a row of a scan; `Break` ends it.
+pub type Visit<'a> = dyn FnMut(Bytes, Bytes) -> ControlFlow<()> + 'a;
+
+/// An ordered map with atomic batches. Calls block; `write` and `check` are called from one thread only.
+pub trait KeyValue: Send + Sync + 'static {
+    /// The name of the engine in the configuration.
+    fn name(&self) -> &'static str;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
+
+    /// Visits the rows with `from <= key < to` in key order.
+    fn scan(&self, table: Table, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<()>;
+
+    /// Applies all rows or none, in order. `Unavailable`, with the reason, if it could not: then nothing was applied.
+    fn write(&self, rows: Vec<Row>, durability: Durability) -> Result<()>;
+
+    /// Puts everything that was written on disk.
+    fn sync(&self) -> Result<()>;
+
+    /// Whether a write could succeed now; repairs what it can.
+    fn check(&self) -> Result<()>;
+}
+
+/// How the engine works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Writes that may wait at once; further callers wait for a place.
+    pub writes_waiting_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { writes_waiting_max: 8192 }
+    }
+}
+
+/// Opens the store: checks or migrates the format, then starts the writer.
+pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
+    migration::run(&*map, migration::MIGRATIONS)?;
+    let store = Arc::new(KeyValueStore { writer: Writer::start(map.clone(), options)?, map });
+    Ok(port::Store {
+        streams: store.clone(),
+        outlets: store.clone(),
+        documents: store.clone(),
+        deliveries: store.clone(),
+        engine: store,
+    })
+}
+
+/// The implementation of all ports.
+struct KeyValueStore {
+    map: Arc<dyn KeyValue>,
+    writer: Writer,
+}
+
+#[async_trait]
+impl port::Engine for KeyValueStore {
+    fn name(&self) -> &'static str {
+        self.map.name()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.writer.trouble()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.writer.close().await
+    }
+}

@@ -1,0 +1,123 @@
+//! The scenarios: each starts what it needs, measures the subjects in turns, and returns its rows of the table.
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::Options;
+use crate::lab::Lab;
+use crate::machine::Machine;
+use crate::report::{Report, Row};
+
+mod end_to_end;
+mod fan_out;
+mod flatness;
+mod ingest;
+mod isolation;
+mod latency;
+mod memory;
+mod references;
+mod start_up;
+
+#[derive(Subcommand)]
+pub enum Scenario {
+    /// Everything below
+    All(Options),
+    /// The ceiling, the server alone and the raw client: needs no Flare
+    References(Options),
+    /// Time to /ready with an empty store
+    StartUp(Options),
+    /// RSS when idle and with many subscriptions
+    Memory(Options),
+    /// PUT without subscriptions, against the same server without a store
+    Ingest(Options),
+    /// PUT to one subscription, against the ceiling
+    EndToEnd(Options),
+    /// One PUT to 1 000 subscriptions, against the raw client
+    FanOut(Options),
+    /// PUT sent to receipt at 100 documents per second
+    Latency(Options),
+    /// 1 % of endpoints hang: what the others notice
+    Isolation(Options),
+    /// Cost per delivery as outlets and documents grow
+    Flatness(Options),
+}
+
+impl Scenario {
+    pub fn options(&self) -> &Options {
+        match self {
+            Self::All(options)
+            | Self::References(options)
+            | Self::StartUp(options)
+            | Self::Memory(options)
+            | Self::Ingest(options)
+            | Self::EndToEnd(options)
+            | Self::FanOut(options)
+            | Self::Latency(options)
+            | Self::Isolation(options)
+            | Self::Flatness(options) => options,
+        }
+    }
+
+    /// Runs it to a report; a scenario that fails becomes a row, and the others still run.
+    pub async fn run(&self, lab: &Lab, quick: bool) -> Report {
+        let machine = Machine::describe();
+        let all = matches!(self, Self::All(_));
+        let mut rows = Vec::new();
+        if matches!(self, Self::References(_)) {
+            keep("references", references::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::StartUp(_)) {
+            keep("start-up", start_up::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Memory(_)) {
+            keep("memory", memory::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Ingest(_)) {
+            keep("ingest", ingest::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::EndToEnd(_)) {
+            keep("end to end", end_to_end::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::FanOut(_)) {
+            keep("fan-out", fan_out::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Latency(_)) {
+            keep("latency", latency::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Isolation(_)) {
+            keep("isolation", isolation::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Flatness(_)) {
+            keep("flat: outlets", flatness::over_outlets(lab).await, &mut rows);
+            keep("flat: documents", flatness::over_documents(lab).await, &mut rows);
+        }
+        Report { machine, quick, rows }
+    }
+}
+
+fn keep(scenario: &str, outcome: Result<Vec<Row>>, rows: &mut Vec<Row>) {
+    match outcome {
+        Ok(fresh) => rows.extend(fresh),
+        Err(error) => {
+            eprintln!("  {scenario}: {error:#}");
+            rows.push(Row::failed(scenario, format!("{error:#}")));
+        }
+    }
+}
+
+/// Says on standard error what is going on; the table alone goes to standard output.
+fn progress(scenario: &str, step: &str) {
+    eprintln!("· {scenario}: {step}");
+}
+
+/// The first value over the second, 0 where either is missing.
+fn ratio(value: Option<f64>, reference: Option<f64>) -> f64 {
+    match (value, reference) {
+        (Some(value), Some(reference)) if reference > 0.0 => value / reference,
+        _ => 0.0,
+    }
+}
+
+fn endpoint(lab: &Lab, outlet: u64) -> String {
+    format!("http://{}/s/{outlet}", lab.receiver)
+}

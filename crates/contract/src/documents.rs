@@ -1,0 +1,244 @@
+//! Documents and their feed.
+
+use std::sync::Arc;
+
+use flare_core::{
+    Sequence, StreamId,
+    document::{Change, Written},
+    port::{ChangeListener, DocumentQuery, Store},
+    revision::Revision,
+};
+use parking_lot::Mutex;
+
+use crate::{Case, cases, make};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_document_reads_back_byte_for_byte,
+    only_a_newer_revision_is_a_change,
+    a_delete_leaves_a_tombstone_that_only_a_newer_revision_ends,
+    a_delete_of_nothing_announces_nothing,
+    a_delete_of_an_older_revision_announces_nothing,
+    writes_of_one_batch_see_each_other,
+    concurrent_writes_of_one_document_keep_the_newest,
+    sequences_rise_and_the_number_stays,
+    the_feed_has_the_newest_change_of_each_document_in_order,
+    the_feed_is_cut_by_count_and_by_bytes,
+    streams_do_not_see_each_other,
+    a_list_is_in_url_order_and_counts_all,
+    a_list_is_narrowed_by_prefix_and_time,
+    a_listener_hears_every_change_in_order_before_the_writer_is_answered,
+];
+
+const ENDPOINT: &str = "http://api.test/users/{id}";
+
+async fn feed(store: &Store, stream: StreamId, after: Sequence) -> Vec<Change> {
+    store.documents.feed(stream, after, 1000, 1 << 20).await.unwrap()
+}
+
+fn names(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(|change| change.url.as_str().rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+async fn a_document_reads_back_byte_for_byte(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let written = make::write(&store, make::put(&stream, "1", 7)).await.unwrap();
+    let read = store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap();
+    assert_eq!(read.content.as_deref(), Some(&br#"{"name":"1","revision":7}"#[..]));
+    assert_eq!((read.revision, read.sequence, read.number), (Revision::new(7), written.sequence, written.number));
+    assert_eq!(read.updated_at, make::at(7));
+    assert!(store.documents.get(stream.id, &make::url("2")).await.unwrap().is_none());
+}
+
+async fn only_a_newer_revision_is_a_change(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    assert!(make::write(&store, make::put(&stream, "1", 7)).await.is_some());
+    let head = store.documents.head();
+    assert!(make::write(&store, make::put(&stream, "1", 7)).await.is_none());
+    assert!(make::write(&store, make::put(&stream, "1", 6)).await.is_none());
+    assert!(make::write(&store, make::put(&stream, "1", -7)).await.is_none());
+    assert_eq!(store.documents.head(), head);
+    let written = make::write(&store, make::put(&stream, "1", 8)).await.unwrap();
+    assert!(written.sequence > head);
+    assert_eq!(written.replaces, Some(head));
+}
+
+async fn a_delete_leaves_a_tombstone_that_only_a_newer_revision_ends(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let created = make::write(&store, make::put(&stream, "1", 7)).await.unwrap();
+    let deleted = make::write(&store, make::delete(&stream, "1", None)).await.unwrap();
+    assert_eq!((deleted.number, deleted.revision), (created.number, Revision::new(7)));
+    let tombstone = store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap();
+    assert!(tombstone.is_delete());
+    assert!(make::write(&store, make::put(&stream, "1", 6)).await.is_none());
+    assert!(make::write(&store, make::put(&stream, "1", 7)).await.is_none());
+    assert!(make::write(&store, make::delete(&stream, "1", None)).await.is_none());
+    let back = make::write(&store, make::put(&stream, "1", 8)).await.unwrap();
+    assert_eq!(back.number, created.number);
+    assert!(!store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap().is_delete());
+}
+
+async fn a_delete_of_nothing_announces_nothing(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    assert!(make::write(&store, make::delete(&stream, "1", None)).await.is_none());
+    assert!(store.documents.get(stream.id, &make::url("1")).await.unwrap().is_none());
+    // With a revision it is remembered, so that an older put that comes late does not bring the document up.
+    assert!(make::write(&store, make::delete(&stream, "1", Some(5))).await.is_some());
+    assert!(make::write(&store, make::put(&stream, "1", 4)).await.is_none());
+    assert!(make::write(&store, make::put(&stream, "1", 6)).await.is_some());
+}
+
+async fn a_delete_of_an_older_revision_announces_nothing(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    make::write(&store, make::put(&stream, "1", 7)).await.unwrap();
+    assert!(make::write(&store, make::delete(&stream, "1", Some(6))).await.is_none());
+    assert!(make::write(&store, make::delete(&stream, "1", Some(7))).await.is_some());
+}
+
+async fn writes_of_one_batch_see_each_other(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let writes = vec![
+        make::put(&stream, "1", 2),
+        make::put(&stream, "1", 1),
+        make::put(&stream, "1", 3),
+        make::delete(&stream, "1", None),
+        make::put(&stream, "2", 1),
+    ];
+    let written = store.documents.write(writes).await.unwrap();
+    let changed: Vec<_> = written.iter().map(|one| matches!(one, Written::Changed(_))).collect();
+    assert_eq!(changed, [true, false, true, true, true]);
+    assert_eq!(names(&feed(&store, stream.id, Sequence::START).await), ["1", "2"]);
+}
+
+async fn concurrent_writes_of_one_document_keep_the_newest(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let mut writes = Vec::new();
+    for revision in [5, 3, 9, 1, 7, 9, 2, 8] {
+        writes.push(store.documents.write(vec![make::put(&stream, "1", revision)]));
+    }
+    for write in writes {
+        write.await.unwrap();
+    }
+    let read = store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap();
+    assert_eq!(read.revision, Revision::new(9));
+    assert_eq!(feed(&store, stream.id, Sequence::START).await.len(), 1);
+}
+
+async fn sequences_rise_and_the_number_stays(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let mut last = store.documents.head();
+    let first = make::write(&store, make::put(&stream, "1", 1)).await.unwrap();
+    assert_eq!(first.number.0, first.sequence.0);
+    for revision in 2..10 {
+        let written = make::write(&store, make::put(&stream, "1", revision)).await.unwrap();
+        assert!(written.sequence > last);
+        assert_eq!(written.number, first.number);
+        last = written.sequence;
+        assert_eq!(store.documents.head(), last);
+    }
+}
+
+async fn the_feed_has_the_newest_change_of_each_document_in_order(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for name in ["b", "a", "c"] {
+        make::write(&store, make::put(&stream, name, 1)).await.unwrap();
+    }
+    let middle = store.documents.head();
+    make::write(&store, make::put(&stream, "b", 2)).await.unwrap();
+    make::write(&store, make::delete(&stream, "a", None)).await.unwrap();
+    let changes = feed(&store, stream.id, Sequence::START).await;
+    assert_eq!(names(&changes), ["c", "b", "a"]);
+    assert_eq!(changes.iter().map(|change| change.is_delete()).collect::<Vec<_>>(), [false, false, true]);
+    assert!(changes.is_sorted_by_key(|change| change.sequence));
+    assert_eq!(names(&feed(&store, stream.id, middle).await), ["b", "a"]);
+    assert!(feed(&store, stream.id, store.documents.head()).await.is_empty());
+}
+
+async fn the_feed_is_cut_by_count_and_by_bytes(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for n in 0..20 {
+        make::write(&store, make::put(&stream, &n.to_string(), 1)).await.unwrap();
+    }
+    let two = store.documents.feed(stream.id, Sequence::START, 2, 1 << 20).await.unwrap();
+    assert_eq!(names(&two), ["0", "1"]);
+    let rest = store.documents.feed(stream.id, two[1].sequence, 3, 1 << 20).await.unwrap();
+    assert_eq!(names(&rest), ["2", "3", "4"]);
+    assert_eq!(store.documents.feed(stream.id, Sequence::START, 20, 1).await.unwrap().len(), 1);
+    assert!(store.documents.feed(stream.id, Sequence::START, 0, 1 << 20).await.unwrap().is_empty());
+}
+
+async fn streams_do_not_see_each_other(store: Store) {
+    let users = make::stored_stream(&store, ENDPOINT).await;
+    let orders = make::stored_stream(&store, "http://api.test/orders/{id}").await;
+    make::write(&store, make::put(&users, "1", 1)).await.unwrap();
+    assert!(store.documents.get(orders.id, &make::url("1")).await.unwrap().is_none());
+    assert!(feed(&store, orders.id, Sequence::START).await.is_empty());
+    let listed = store.documents.page(orders.id, &DocumentQuery { limit: 10, ..Default::default() }).await.unwrap();
+    assert_eq!(listed.total, 0);
+}
+
+async fn a_list_is_in_url_order_and_counts_all(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for name in ["d", "a", "c", "b", "e"] {
+        make::write(&store, make::put(&stream, name, 1)).await.unwrap();
+    }
+    make::write(&store, make::put(&stream, "a", 2)).await.unwrap();
+    make::write(&store, make::delete(&stream, "c", None)).await.unwrap();
+    let list = async |offset, limit| {
+        let query = DocumentQuery { offset, limit, ..Default::default() };
+        let page = store.documents.page(stream.id, &query).await.unwrap();
+        (names(&page.documents), page.total)
+    };
+    assert_eq!(list(0, 10).await, (vec!["a".into(), "b".into(), "d".into(), "e".into()], 4));
+    assert_eq!(list(1, 2).await, (vec!["b".into(), "d".into()], 4));
+    assert_eq!(list(9, 2).await, (vec![], 4));
+    let cut = DocumentQuery { limit: 10, bytes_max: Some(1), ..Default::default() };
+    assert_eq!(names(&store.documents.page(stream.id, &cut).await.unwrap().documents), ["a"]);
+}
+
+async fn a_list_is_narrowed_by_prefix_and_time(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for (name, revision) in [("aa", 1), ("ab", 2), ("b", 3), ("ac", 4)] {
+        make::write(&store, make::put(&stream, name, revision)).await.unwrap();
+    }
+    let list = async |prefix: &str, since: Option<i64>| {
+        let query = DocumentQuery {
+            prefix: prefix.into(),
+            changed_since: since.map(make::at),
+            limit: 10,
+            ..Default::default()
+        };
+        let page = store.documents.page(stream.id, &query).await.unwrap();
+        assert_eq!(page.total, page.documents.len());
+        names(&page.documents)
+    };
+    assert_eq!(list("http://api.test/users/a", None).await, ["aa", "ab", "ac"]);
+    assert_eq!(list("", Some(3)).await, ["ac", "b"]);
+    assert_eq!(list("http://api.test/users/a", Some(2)).await, ["ab", "ac"]);
+}
+
+#[derive(Default)]
+struct Heard {
+    sequences: Mutex<Vec<Sequence>>,
+}
+
+impl ChangeListener for Heard {
+    fn changed(&self, changes: Vec<Arc<Change>>) {
+        self.sequences.lock().extend(changes.iter().map(|change| change.sequence));
+    }
+
+    fn missed(&self, _: Sequence) {}
+}
+
+async fn a_listener_hears_every_change_in_order_before_the_writer_is_answered(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let heard = Arc::new(Heard::default());
+    store.documents.listen(heard.clone());
+    let mut told = Vec::new();
+    for n in 0..50 {
+        let written = make::write(&store, make::put(&stream, &(n % 7).to_string(), n)).await.unwrap();
+        told.push(written.sequence);
+        assert_eq!(heard.sequences.lock().last(), Some(&written.sequence));
+    }
+    make::write(&store, make::put(&stream, "1", 1)).await;
+    assert_eq!(*heard.sequences.lock(), told);
+}

@@ -1,0 +1,106 @@
+//! Things to put into a store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flare_core::{
+    OutletId, Sequence, StreamId,
+    change::{ChangeRule, FieldPath},
+    document::{DocumentWrite, WriteBody, Written, WrittenChange},
+    outlet::{ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Method, Outlet, Secret},
+    pattern::Pattern,
+    port::{Inserted, Store},
+    retry::RetryPolicy,
+    revision::{Revision, RevisionFormat},
+    stream::Stream,
+    template::Template,
+    url::DocumentUrl,
+};
+use jiff::Timestamp;
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+pub fn stream(endpoint: &str) -> Stream {
+    Stream {
+        id: StreamId::generate(),
+        endpoint: Pattern::parse(endpoint).unwrap(),
+        change: ChangeRule {
+            field: FieldPath::parse("meta.updatedAt").unwrap(),
+            format: RevisionFormat::parse("2006-01-02T15:04:05Z07:00").unwrap(),
+        },
+        created_at: at(0),
+    }
+}
+
+pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
+    let template = |text| Template::parse(text, &stream.endpoint).unwrap();
+    Outlet {
+        id: OutletId::generate(),
+        stream: stream.id,
+        name: "wishlist".into(),
+        endpoint: Endpoint {
+            url: template("http://client.test/{id}"),
+            method: Method::Post,
+            headers: vec![("x-one".into(), vec!["1".into(), "2".into()])],
+            actions: vec![(
+                flare_core::document::Action::Delete,
+                ActionOverride { url: None, method: Some(Method::Delete), headers: vec![] },
+            )],
+        },
+        delivery: Arc::new(DeliveryPolicy {
+            success: vec![200],
+            discard: vec![500],
+            timeout: std::time::Duration::from_millis(1500),
+            concurrency: 7,
+            retry: RetryPolicy::default(),
+        }),
+        content: Content { document: true, envelope: false },
+        data: vec![
+            ("id".into(), DataValue::Text(template("{id}"))),
+            ("n".into(), DataValue::Json("[1,2]".into())),
+        ],
+        secret: Secret::from_bytes(&[7; 32]).unwrap(),
+        since,
+        created_at: at(1),
+        updated_at: at(2),
+    }
+}
+
+/// A stream that is in the store.
+pub async fn stored_stream(store: &Store, endpoint: &str) -> Stream {
+    let stream = stream(endpoint);
+    assert_eq!(store.streams.insert(&stream, None).await.unwrap(), Inserted::New);
+    stream
+}
+
+/// An outlet that is in the store.
+pub async fn stored_outlet(store: &Store, stream: &Stream) -> Outlet {
+    let outlet = outlet(stream, store.documents.head());
+    assert_eq!(store.outlets.insert(&outlet, None).await.unwrap(), Inserted::New);
+    outlet
+}
+
+pub fn url(name: &str) -> DocumentUrl {
+    DocumentUrl::parse(&format!("http://api.test/users/{name}")).unwrap()
+}
+
+pub fn put(stream: &Stream, name: &str, revision: i128) -> DocumentWrite {
+    let content = Bytes::from(format!(r#"{{"name":"{name}","revision":{revision}}}"#));
+    let body = WriteBody::Put { revision: Revision::new(revision), content };
+    DocumentWrite { stream: stream.id, url: url(name), body, at: at(revision as i64) }
+}
+
+pub fn delete(stream: &Stream, name: &str, revision: Option<i128>) -> DocumentWrite {
+    let body = WriteBody::Delete { revision: revision.map(Revision::new) };
+    DocumentWrite { stream: stream.id, url: url(name), body, at: at(1000) }
+}
+
+/// Writes one document and gives back what became of it.
+pub async fn write(store: &Store, write: DocumentWrite) -> Option<WrittenChange> {
+    match store.documents.write(vec![write]).await.unwrap().pop().unwrap() {
+        Written::Changed(change) => Some(change),
+        Written::Unchanged => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! Delivery: brings outlets up to date.
+//!
+//! Outlets are divided among slots; each slot is one task that holds the state of its outlets without a lock. A slot
+//! takes changes from the tail (or, for an outlet that is far behind, from the feed in the store), sends them, and
+//! remembers what the outlet has. See [`outlet`] for the rules of one outlet.
+
+mod attempt;
+mod client;
+pub(crate) mod mailbox;
+mod outlet;
+mod recorder;
+mod request;
+mod slot;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use flare_core::{
+    Error, OutletId, Result, Sequence, StreamId,
+    document::Retry,
+    outlet::Outlet,
+    port::{Documents, Store},
+};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    node::DeliveryCounts,
+    registry::Registry,
+    settings::Settings,
+    spread::Bucket,
+    supervisor::{Failure, Supervisor},
+    tail::Tail,
+};
+use client::Client;
+use mailbox::{Command, Mailbox};
+use recorder::Recorder;
+use slot::Slot;
+
+/// What all slots share.
+pub(crate) struct Shared {
+    settings: Settings,
+    documents: Arc<dyn Documents>,
+    tail: Arc<Tail>,
+    client: Client,
+    recorder: Arc<Recorder>,
+    /// Places for requests that are answered in time, and for those that are not.
+    requests: Arc<Semaphore>,
+    slow_requests: Arc<Semaphore>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    in_flight: AtomicU64,
+    retries_waiting: AtomicU64,
+    delivered: AtomicU64,
+    failed_attempts: AtomicU64,
+    discarded: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// The delivery stage of a node.
+pub(crate) struct Delivery {
+    shared: Arc<Shared>,
+    bucket: Arc<Bucket>,
+    registry: Arc<Registry>,
+    slots_stop: CancellationToken,
+    /// One permit for each slot that has ended.
+    slots_ended: Arc<Semaphore>,
+    slots: u16,
+    recorder_stop: CancellationToken,
+    recorder_ended: Arc<Semaphore>,
+    grace: Duration,
+}
+
+impl Delivery {
+    pub fn start(
+        store: &Store,
+        registry: Arc<Registry>,
+        settings: &Settings,
+        supervisor: &Supervisor,
+    ) -> Result<Self> {
+        let tail = Arc::new(Tail::new(store.documents.head(), settings.tail_bytes_max));
+        let mailboxes: Vec<_> = (0..settings.slots.max(1)).map(|_| Arc::new(Mailbox::default())).collect();
+        let bucket = Arc::new(Bucket::new(mailboxes.clone(), tail.clone()));
+        let recorder = Arc::new(Recorder::new(store.deliveries.clone(), settings.record_delay));
+        let client = Client::new(settings, supervisor)
+            .map_err(|error| Error::internal("could not make the HTTP client of deliveries").because(error))?;
+        let shared = Arc::new(Shared {
+            settings: settings.clone(),
+            documents: store.documents.clone(),
+            tail,
+            client,
+            recorder: recorder.clone(),
+            requests: Arc::new(Semaphore::new(settings.requests_max)),
+            slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
+            counters: Counters::default(),
+        });
+        store.documents.listen(bucket.clone());
+
+        let (slots_stop, slots_ended) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
+        for mailbox in mailboxes {
+            let slot = Slot::new(shared.clone(), mailbox);
+            let (stop, ended) = (slots_stop.clone(), slots_ended.clone());
+            supervisor.spawn("delivery-slot", Failure::StopsNode, async move {
+                slot.run(stop).await;
+                ended.add_permits(1);
+            });
+        }
+        let (recorder_stop, recorder_ended) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
+        let (stop, ended, woken) = (recorder_stop.clone(), recorder_ended.clone(), bucket.clone());
+        supervisor.spawn("delivery-recorder", Failure::StopsNode, async move {
+            recorder.run(stop, || woken.wake_all()).await;
+            ended.add_permits(1);
+        });
+        Ok(Self {
+            shared,
+            bucket,
+            registry,
+            slots_stop,
+            slots_ended,
+            slots: settings.slots.max(1),
+            recorder_stop,
+            recorder_ended,
+            grace: settings.grace,
+        })
+    }
+
+    /// Takes up an outlet that has everything up to `cursor`, but for `retries`.
+    pub fn add(&self, outlet: Arc<Outlet>, cursor: Sequence, retries: Vec<Retry>) {
+        let Some(stream) = self.registry.stream(outlet.stream) else { return };
+        self.bucket.add(outlet.stream, outlet.id);
+        self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, cursor, retries });
+    }
+
+    pub fn update(&self, outlet: Arc<Outlet>) {
+        self.bucket.mailbox(outlet.id).send(Command::Update(outlet));
+    }
+
+    pub fn remove(&self, stream: StreamId, id: OutletId) {
+        self.bucket.remove(stream, id);
+        self.bucket.mailbox(id).send(Command::Remove(id));
+    }
+
+    pub fn forget_stream(&self, stream: StreamId) {
+        self.shared.tail.forget_stream(stream);
+    }
+
+    pub fn counts(&self) -> DeliveryCounts {
+        let counters = &self.shared.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DeliveryCounts {
+            in_flight: read(&counters.in_flight),
+            retries_waiting: read(&counters.retries_waiting),
+            delivered: read(&counters.delivered),
+            failed_attempts: read(&counters.failed_attempts),
+            discarded: read(&counters.discarded),
+            given_up: read(&counters.given_up),
+        }
+    }
+
+    /// Starts nothing more, waits for what is in flight, and records it. What is not done in the grace period is
+    /// repeated after the next start.
+    pub async fn stop(&self) {
+        self.slots_stop.cancel();
+        let all = self.slots_ended.acquire_many(u32::from(self.slots));
+        if tokio::time::timeout(self.grace, all).await.is_err() {
+            let in_flight = self.counts().in_flight;
+            tracing::warn!(in_flight, "deliveries did not end within the grace period; they will be repeated");
+        }
+        self.recorder_stop.cancel();
+        if tokio::time::timeout(self.grace, self.recorder_ended.acquire()).await.is_err() {
+            tracing::warn!("deliveries could not be recorded within the grace period; some will be repeated");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The HTTP client of deliveries: pooled keep-alive connections, HTTP/1.1 and, by ALPN, HTTP/2. No redirects.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, rt::Executor};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::{self, connect::HttpConnector};
+
+use crate::{
+    settings::Settings,
+    supervisor::{Failure, Supervisor},
+};
+
+pub(crate) struct Client {
+    inner: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    response_bytes_max: usize,
+}
+
+impl Client {
+    pub fn new(settings: &Settings, supervisor: &Supervisor) -> Result<Self, rustls::Error> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(settings.connect_timeout));
+        tcp.set_keepalive(Some(settings.idle_timeout));
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(rustls::crypto::aws_lc_rs::default_provider())?
+            .https_or_http()
+            .enable_http1()
+            .enable_http2()
+            .wrap_connector(tcp);
+        let inner = legacy::Client::builder(Supervised(supervisor.clone()))
+            .pool_timer(hyper_util::rt::TokioTimer::new())
+            .timer(hyper_util::rt::TokioTimer::new())
+            .pool_idle_timeout(settings.idle_timeout)
+            .pool_max_idle_per_host(settings.requests_max)
+            .build(connector);
+        Ok(Self { inner, response_bytes_max: settings.response_bytes_max })
+    }
+
+    /// Sends the request and reads the answer to its end, or as far as it is allowed to go on.
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::response::Parts, String> {
+        let response = self.inner.request(request).await.map_err(|error| describe(&error))?;
+        self.drain(response).await
+    }
+
+    /// A connection can be used again only when the answer was read. A body past the bound is dropped, and with it
+    /// the connection: the status is known, and no client makes Flare read for ever.
+    async fn drain(&self, response: Response<Incoming>) -> Result<http::response::Parts, String> {
+        let (parts, mut body) = response.into_parts();
+        let mut left = self.response_bytes_max;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { break };
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// The error with its causes, in one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// Runs the tasks of connections under the supervisor.
+#[derive(Clone)]
+struct Supervised(Supervisor);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Supervised {
+    fn execute(&self, task: F) {
+        self.0.spawn("delivery-connection", Failure::IsLogged, task);
+    }
+}

@@ -1,0 +1,406 @@
+//! A slot: one task that drives the outlets of one unit of work.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use flare_core::{
+    DocumentNumber, OutletId, Result, Sequence, StreamId,
+    document::{Change, Progress},
+    outlet::Outlet,
+};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use jiff::Timestamp;
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    attempt::{Attempt, Outcome},
+    mailbox::{Command, Mailbox},
+    outlet::OutletState,
+};
+
+/// A page of the feed from the store, for an outlet that is far behind.
+const FETCH_CHANGES_MAX: usize = 64;
+const FETCH_BYTES_MAX: usize = 256 << 10;
+/// How long to wait before the feed is read again after it could not be read.
+const FETCH_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How often cursors that moved are recorded. A crash has the feed read again from there; versions tell what was done.
+const CURSOR_INTERVAL: Duration = Duration::from_secs(2);
+
+type Running = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
+type WaitForPlace = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    outlets: HashMap<OutletId, OutletState>,
+    by_stream: HashMap<StreamId, Vec<OutletId>>,
+    /// Outlets that may have something to send, each once: fair turns.
+    line: VecDeque<OutletId>,
+    running: Running,
+    /// Present while all places for requests are taken.
+    wait_for_place: Option<WaitForPlace>,
+    /// When to look at an outlet again.
+    alarms: BinaryHeap<Reverse<(Instant, OutletId)>>,
+    /// Outlets whose cursor may have moved since it was recorded.
+    moved: Vec<OutletId>,
+    cursors_due: Option<Instant>,
+}
+
+/// Something that was running has ended.
+enum Done {
+    Attempt { outlet: OutletId, number: DocumentNumber, outcome: Outcome },
+    /// The feed was read up to `head`, or to the last change if there is one.
+    Fetched { outlet: OutletId, changes: Result<Vec<Change>>, head: Sequence },
+}
+
+impl Slot {
+    pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            shared,
+            mailbox,
+            outlets: HashMap::new(),
+            by_stream: HashMap::new(),
+            line: VecDeque::new(),
+            running: Running::new(),
+            wait_for_place: None,
+            alarms: BinaryHeap::new(),
+            moved: Vec::new(),
+            cursors_due: None,
+        }
+    }
+
+    /// Works until it is told to stop; then starts nothing more and waits for what is in flight.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mailbox = self.mailbox.clone();
+        while !stop.is_cancelled() {
+            self.read_mail();
+            self.start_what_is_ready(None);
+            let alarm = self.next_alarm();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                Some(done) = self.running.next(), if !self.running.is_empty() => self.end(done),
+                () = mailbox.arrival() => {}
+                place = wait_for(&mut self.wait_for_place), if self.wait_for_place.is_some() => {
+                    self.wait_for_place = None;
+                    self.start_what_is_ready(place.ok());
+                }
+                () = sleep_until(alarm), if alarm.is_some() => self.ring(),
+            }
+            self.end_all_ready();
+        }
+        while let Some(done) = self.running.next().await {
+            self.end(done);
+        }
+        self.record_cursors();
+    }
+
+    fn read_mail(&mut self) {
+        let mail = self.mailbox.take();
+        for command in mail.commands {
+            self.obey(command);
+        }
+        if mail.all_changed {
+            let all: Vec<_> = self.outlets.keys().copied().collect();
+            all.into_iter().for_each(|id| self.look_at_feed(id));
+        }
+        for stream in mail.changed {
+            let Some(outlets) = self.by_stream.remove(&stream) else { continue };
+            outlets.iter().for_each(|id| self.look_at_feed(*id));
+            self.by_stream.insert(stream, outlets);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Add { outlet, stream, cursor, retries } => {
+                let id = outlet.id;
+                let head = self.shared.documents.head();
+                self.by_stream.entry(stream.id).or_default().push(id);
+                let mut state = OutletState::new(outlet, stream, cursor, head);
+                let (now, clock) = (Instant::now(), Timestamp::now());
+                let restored = retries.len() as u64;
+                self.shared.counters.retries_waiting.fetch_add(restored, Ordering::Relaxed);
+                retries.into_iter().for_each(|retry| state.restore(retry, now, clock));
+                self.outlets.insert(id, state);
+                self.line_up(id);
+            }
+            Command::Update(outlet) => self.update(outlet),
+            Command::Remove(id) => {
+                if let Some(state) = self.outlets.remove(&id) {
+                    let waiting = state.retries() as u64;
+                    self.shared.counters.retries_waiting.fetch_sub(waiting, Ordering::Relaxed);
+                    if let Some(outlets) = self.by_stream.get_mut(&state.stream.id) {
+                        outlets.retain(|other| *other != id);
+                        if outlets.is_empty() {
+                            self.by_stream.remove(&state.stream.id);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn update(&mut self, outlet: Arc<Outlet>) {
+        let id = outlet.id;
+        if let Some(state) = self.outlets.get_mut(&id) {
+            state.outlet = outlet;
+            self.line_up(id);
+        }
+    }
+
+    fn look_at_feed(&mut self, id: OutletId) {
+        if let Some(state) = self.outlets.get_mut(&id) {
+            state.caught_up = false;
+            self.line_up(id);
+        }
+    }
+
+    fn line_up(&mut self, id: OutletId) {
+        if let Some(state) = self.outlets.get_mut(&id)
+            && !std::mem::replace(&mut state.in_line, true)
+        {
+            self.line.push_back(id);
+        }
+    }
+
+    /// Lets the outlets in line start one request each in turn, as long as there are places.
+    fn start_what_is_ready(&mut self, place: Option<OwnedSemaphorePermit>) {
+        let mut place = place;
+        if self.wait_for_place.is_some() || self.shared.recorder.is_full() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(id) = self.line.pop_front() {
+            if !self.prepare(id, now) {
+                continue;
+            }
+            match place.take().or_else(|| self.shared.requests.clone().try_acquire_owned().ok()) {
+                Some(place) => {
+                    self.start(id, place, now);
+                    self.line_up(id);
+                }
+                None => {
+                    self.line_up_first(id);
+                    self.wait_for_place = Some(Box::pin(self.shared.requests.clone().acquire_owned()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn line_up_first(&mut self, id: OutletId) {
+        if let Some(state) = self.outlets.get_mut(&id) {
+            state.in_line = true;
+            self.line.push_front(id);
+        }
+    }
+
+    /// Takes the outlet out of the line, gets changes for it if it has none, and says whether it has something to send.
+    fn prepare(&mut self, id: OutletId, now: Instant) -> bool {
+        let Some(state) = self.outlets.get_mut(&id) else { return false };
+        state.in_line = false;
+        if state.has_something(now) {
+            return true;
+        }
+        let demand = state.demand(self.shared.settings.retries_max);
+        if !state.caught_up && !state.fetching && demand > 0 {
+            match self.shared.tail.read(state.stream.id, state.position(), demand) {
+                Some(changes) => {
+                    state.caught_up = changes.is_empty();
+                    state.take(changes, Sequence::START);
+                    // Changes that are superseded already leave nothing to send, but there may be more behind them.
+                    let look_again = !state.caught_up && !state.has_something(now);
+                    self.note_moved(id, now);
+                    if look_again {
+                        self.line_up(id);
+                        return false;
+                    }
+                }
+                None => {
+                    self.fetch(id);
+                    return false;
+                }
+            }
+        }
+        let Some(state) = self.outlets.get_mut(&id) else { return false };
+        if state.has_something(now) {
+            return true;
+        }
+        if let Some(due) = state.next_due() {
+            self.alarms.push(Reverse((due, id)));
+        }
+        false
+    }
+
+    fn fetch(&mut self, id: OutletId) {
+        let Some(state) = self.outlets.get_mut(&id) else { return };
+        state.fetching = true;
+        let (stream, after) = (state.stream.id, state.position());
+        let documents = self.shared.documents.clone();
+        self.running.push(Box::pin(async move {
+            let head = documents.head();
+            let changes = documents.feed(stream, after, FETCH_CHANGES_MAX, FETCH_BYTES_MAX).await;
+            Done::Fetched { outlet: id, changes, head }
+        }));
+    }
+
+    fn start(&mut self, id: OutletId, place: OwnedSemaphorePermit, now: Instant) {
+        let Some(state) = self.outlets.get_mut(&id) else { return };
+        let retries = state.retries();
+        let recorder = &self.shared.recorder;
+        let start = state.next(now, &mut |step| recorder.record(step));
+        count_retries(&self.shared, retries, state.retries());
+        let Some(start) = start else { return };
+        let attempt = Attempt {
+            shared: self.shared.clone(),
+            outlet: state.outlet.clone(),
+            stream: state.stream.clone(),
+            source: start.source,
+            failed: start.failed,
+        };
+        let number = start.number;
+        self.running.push(Box::pin(async move {
+            let outcome = attempt.run(place).await;
+            Done::Attempt { outlet: id, number, outcome }
+        }));
+    }
+
+    fn end_all_ready(&mut self) {
+        while let Some(Some(done)) = self.running.next().now_or_never() {
+            self.end(done);
+        }
+    }
+
+    fn end(&mut self, done: Done) {
+        match done {
+            Done::Attempt { outlet, number, outcome } => self.end_attempt(outlet, number, outcome),
+            Done::Fetched { outlet, changes, head } => self.end_fetch(outlet, changes, head),
+        }
+    }
+
+    fn end_attempt(&mut self, id: OutletId, number: DocumentNumber, outcome: Outcome) {
+        let counters = &self.shared.counters;
+        match &outcome {
+            Outcome::Delivered(_) => drop(counters.delivered.fetch_add(1, Ordering::Relaxed)),
+            Outcome::Discarded => drop(counters.discarded.fetch_add(1, Ordering::Relaxed)),
+            Outcome::Failed(failure) => {
+                counters.failed_attempts.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(subscription = %id, reason = failure.reason, "a delivery failed");
+            }
+            Outcome::Unread(error) => tracing::warn!(subscription = %id, reason = error.chain(), "could not deliver"),
+            Outcome::UpToDate => {}
+        }
+        let Some(state) = self.outlets.get_mut(&id) else { return };
+        let retries = state.retries();
+        let recorder = &self.shared.recorder;
+        let (now, clock) = (Instant::now(), Timestamp::now());
+        let settlement = state.finish(number, outcome, now, clock, chance(), &mut |step| recorder.record(step));
+        if settlement.gave_up {
+            counters.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+        count_retries(&self.shared, retries, state.retries());
+        self.note_moved(id, now);
+        self.line_up(id);
+    }
+
+    fn end_fetch(&mut self, id: OutletId, changes: Result<Vec<Change>>, head: Sequence) {
+        let Some(state) = self.outlets.get_mut(&id) else { return };
+        state.fetching = false;
+        match changes {
+            Ok(changes) => {
+                // An empty page means that there is nothing up to `head`; a full one, nothing is known past its end.
+                let position = if changes.is_empty() { head } else { Sequence::START };
+                state.take(changes.into_iter().map(Arc::new), position);
+                self.note_moved(id, Instant::now());
+                self.line_up(id);
+            }
+            Err(error) => {
+                tracing::warn!(subscription = %id, reason = error.chain(), "could not read the feed");
+                self.alarms.push(Reverse((Instant::now() + FETCH_RETRY_DELAY, id)));
+            }
+        }
+    }
+
+    /// The cursor of the outlet may have moved.
+    fn note_moved(&mut self, id: OutletId, now: Instant) {
+        if let Some(state) = self.outlets.get_mut(&id)
+            && !std::mem::replace(&mut state.in_moved, true)
+        {
+            self.moved.push(id);
+            self.cursors_due.get_or_insert(now + CURSOR_INTERVAL);
+        }
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        let outlets = self.alarms.peek().map(|Reverse((at, _))| *at);
+        outlets.into_iter().chain(self.cursors_due).min()
+    }
+
+    fn ring(&mut self) {
+        let now = Instant::now();
+        while let Some(Reverse((at, id))) = self.alarms.peek().copied()
+            && at <= now
+        {
+            self.alarms.pop();
+            self.line_up(id);
+        }
+        if self.cursors_due.is_some_and(|due| due <= now) {
+            self.record_cursors();
+        }
+    }
+
+    fn record_cursors(&mut self) {
+        self.cursors_due = None;
+        for outlet in std::mem::take(&mut self.moved) {
+            let Some(state) = self.outlets.get_mut(&outlet) else { continue };
+            state.in_moved = false;
+            if let Some(cursor) = state.moved_cursor() {
+                self.shared.recorder.record(Progress::Cursor { outlet, cursor });
+            }
+        }
+    }
+}
+
+fn count_retries(shared: &Shared, before: usize, after: usize) {
+    let waiting = &shared.counters.retries_waiting;
+    if after > before {
+        waiting.fetch_add((after - before) as u64, Ordering::Relaxed);
+    } else if before > after {
+        waiting.fetch_sub((before - after) as u64, Ordering::Relaxed);
+    }
+}
+
+/// A number from 0 to 1, for jitter.
+fn chance() -> f64 {
+    let mut bytes = [0; 4];
+    match aws_lc_rs::rand::fill(&mut bytes) {
+        Ok(()) => f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX),
+        Err(_) => 0.5,
+    }
+}
+
+async fn wait_for(place: &mut Option<WaitForPlace>) -> Result<OwnedSemaphorePermit, AcquireError> {
+    match place {
+        Some(place) => place.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

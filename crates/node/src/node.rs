@@ -1,0 +1,357 @@
+//! The node as its API sees it.
+
+use std::sync::Arc;
+
+use flare_core::{
+    Error, OutletId, Result, Sequence, StreamId,
+    change::ChangeRule,
+    document::{Change, Written},
+    outlet::{Content, DataValue, DeliveryPolicy, Endpoint, Outlet, Secret},
+    pattern::Pattern,
+    port::{DocumentPage, DocumentQuery, Idempotency, Inserted, Store},
+    stream::Stream,
+    url::DocumentUrl,
+};
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use crate::{
+    delivery::Delivery,
+    intake::{DocumentNews, Intake, IntakeError},
+    registry::Registry,
+    settings::Settings,
+    supervisor::Supervisor,
+};
+
+/// Rows read at once while a node starts.
+const LOAD_PAGE: usize = 1000;
+
+/// A running node: alone, it owns all slots.
+pub struct Node {
+    store: Store,
+    registry: Arc<Registry>,
+    intake: Intake,
+    delivery: Delivery,
+    /// Changes to streams and outlets happen one after another, so that memory and store agree.
+    administration: Mutex<()>,
+    started_at: Timestamp,
+}
+
+/// A part of a list, and how long the list is.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub total: usize,
+}
+
+/// What a creation gave: something new, or what the same request made before.
+#[derive(Clone, Debug)]
+pub enum Created<T> {
+    New(T),
+    Before(T),
+}
+
+/// A stream to be made.
+#[derive(Clone, Debug)]
+pub struct NewStream {
+    pub endpoint: Pattern,
+    pub change: ChangeRule,
+}
+
+/// An outlet to be made, or what one is to become.
+#[derive(Clone, Debug)]
+pub struct NewOutlet {
+    pub name: String,
+    pub endpoint: Endpoint,
+    pub delivery: Arc<DeliveryPolicy>,
+    pub content: Content,
+    pub data: Vec<(String, DataValue)>,
+    /// A secret of the client's own; otherwise one is made, or the present one stays.
+    pub secret: Option<Secret>,
+}
+
+/// How the node is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub started_at: Timestamp,
+    pub engine: &'static str,
+    /// Why writes fail at present.
+    pub trouble: Option<String>,
+    pub streams: usize,
+    pub outlets: usize,
+    pub sequence: Sequence,
+    pub deliveries: DeliveryCounts,
+}
+
+/// Counted since the node started, but for `in_flight` and `retries_waiting`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct DeliveryCounts {
+    pub in_flight: u64,
+    pub retries_waiting: u64,
+    pub delivered: u64,
+    pub failed_attempts: u64,
+    pub discarded: u64,
+    pub given_up: u64,
+}
+
+impl Node {
+    /// Reads streams and outlets from the store, and goes on with what is due.
+    pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
+        let registry = Arc::new(Registry::default());
+        load_streams(&store, &registry).await?;
+        let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
+        load_outlets(&store, &registry, &delivery).await?;
+        let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
+        Ok(Arc::new(Self {
+            store,
+            registry,
+            intake,
+            delivery,
+            administration: Mutex::new(()),
+            started_at: Timestamp::now(),
+        }))
+    }
+
+    /// Finishes what is in flight, records it, and closes the store. Intake must have stopped.
+    pub async fn stop(&self) -> Result<()> {
+        self.delivery.stop().await;
+        self.store.engine.close().await
+    }
+
+    pub fn status(&self) -> Status {
+        let (streams, outlets) = self.registry.counts();
+        Status {
+            started_at: self.started_at,
+            engine: self.store.engine.name(),
+            trouble: self.store.engine.trouble(),
+            streams,
+            outlets,
+            sequence: self.store.documents.head(),
+            deliveries: self.delivery.counts(),
+        }
+    }
+
+    /// `Conflict` if another stream could match the same URL.
+    pub async fn create_stream(&self, new: NewStream, once: Option<Idempotency>) -> Result<Created<Arc<Stream>>> {
+        let _one_at_a_time = self.administration.lock().await;
+        let stream = Arc::new(Stream {
+            id: StreamId::generate(),
+            endpoint: new.endpoint,
+            change: new.change,
+            created_at: Timestamp::now(),
+        });
+        // Memory first: it knows whether the endpoint is free. A repeated request finds it taken by what it made.
+        let claimed = self.registry.insert_stream(stream.clone());
+        if let (Err(overlap), None) = (&claimed, &once) {
+            return Err(taken(&stream, &overlap.to_string()));
+        }
+        let inserted = if claimed.is_err() {
+            self.find_repeated_stream(&stream, once).await
+        } else {
+            self.store.streams.insert(&stream, once).await
+        };
+        match inserted {
+            Ok(Inserted::New) => Ok(Created::New(stream)),
+            Ok(Inserted::Before(id)) => {
+                if claimed.is_ok() {
+                    self.registry.remove_stream(stream.id);
+                }
+                let before = self.registry.stream(id);
+                before.map(Created::Before).ok_or_else(|| gone("resource", &id.to_string()))
+            }
+            Err(error) => {
+                if claimed.is_ok() {
+                    self.registry.remove_stream(stream.id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The endpoint is taken: right only if the same request took it before.
+    async fn find_repeated_stream(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+        let overlap = |id: &str| taken(stream, id);
+        let Some(once) = once else { return Err(overlap("another resource")) };
+        match self.store.streams.made_by(&once).await? {
+            Some(id) => Ok(Inserted::Before(id)),
+            None => Err(overlap("another resource")),
+        }
+    }
+
+    pub fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
+        self.registry.stream(id)
+    }
+
+    pub fn streams(&self, offset: usize, limit: usize) -> Page<Arc<Stream>> {
+        self.registry.streams(offset, limit)
+    }
+
+    /// `NotFound` if it is not there, `Conflict` while it has outlets.
+    pub async fn delete_stream(&self, id: StreamId) -> Result<()> {
+        let _one_at_a_time = self.administration.lock().await;
+        self.store.streams.delete(id).await?;
+        self.registry.remove_stream(id);
+        self.delivery.forget_stream(id);
+        Ok(())
+    }
+
+    /// `NotFound` if the stream is not there.
+    pub async fn create_outlet(
+        &self,
+        stream: StreamId,
+        new: NewOutlet,
+        once: Option<Idempotency>,
+    ) -> Result<Created<Arc<Outlet>>> {
+        let _one_at_a_time = self.administration.lock().await;
+        let now = Timestamp::now();
+        let secret = new.secret.map_or_else(generate_secret, Ok)?;
+        let outlet = Arc::new(Outlet {
+            id: OutletId::generate(),
+            stream,
+            name: new.name,
+            endpoint: new.endpoint,
+            delivery: new.delivery,
+            content: new.content,
+            data: new.data,
+            secret,
+            since: self.store.documents.head(),
+            created_at: now,
+            updated_at: now,
+        });
+        match self.store.outlets.insert(&outlet, once).await? {
+            Inserted::New => {
+                self.registry.put_outlet(outlet.clone());
+                self.delivery.add(outlet.clone(), outlet.since, Vec::new());
+                Ok(Created::New(outlet))
+            }
+            Inserted::Before(id) => {
+                let before = self.registry.outlet(stream, id);
+                before.map(Created::Before).ok_or_else(|| gone("subscription", &id.to_string()))
+            }
+        }
+    }
+
+    /// Takes effect at the next delivery. `NotFound` if it is not there.
+    pub async fn update_outlet(&self, stream: StreamId, id: OutletId, new: NewOutlet) -> Result<Arc<Outlet>> {
+        let _one_at_a_time = self.administration.lock().await;
+        let present = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
+        let outlet = Arc::new(Outlet {
+            name: new.name,
+            endpoint: new.endpoint,
+            delivery: new.delivery,
+            content: new.content,
+            data: new.data,
+            secret: new.secret.unwrap_or_else(|| present.secret.clone()),
+            updated_at: Timestamp::now(),
+            ..(*present).clone()
+        });
+        self.store.outlets.update(&outlet).await?;
+        self.registry.put_outlet(outlet.clone());
+        self.delivery.update(outlet.clone());
+        Ok(outlet)
+    }
+
+    pub fn outlet(&self, stream: StreamId, id: OutletId) -> Option<Arc<Outlet>> {
+        self.registry.outlet(stream, id)
+    }
+
+    /// None if the stream is not there.
+    pub fn outlets(&self, stream: StreamId, offset: usize, limit: usize) -> Option<Page<Arc<Outlet>>> {
+        self.registry.outlets(stream, offset, limit)
+    }
+
+    /// `NotFound` if it is not there.
+    pub async fn delete_outlet(&self, stream: StreamId, id: OutletId) -> Result<()> {
+        let _one_at_a_time = self.administration.lock().await;
+        if self.registry.outlet(stream, id).is_none() {
+            return Err(missing(id));
+        }
+        self.store.outlets.delete(id).await?;
+        self.registry.remove_outlet(stream, id);
+        self.delivery.remove(stream, id);
+        Ok(())
+    }
+
+    /// Resolves when the news is durable.
+    pub async fn take(&self, news: DocumentNews) -> Result<Written, IntakeError> {
+        self.intake.take(news).await
+    }
+
+    /// Takes in what can be, in one durable step, and says of each what became of it.
+    pub async fn take_all(&self, news: Vec<DocumentNews>) -> Result<Vec<Result<Written, IntakeError>>> {
+        self.intake.take_all(news).await
+    }
+
+    /// The stream that a URL belongs to.
+    pub fn stream_of(&self, url: &DocumentUrl) -> Option<Arc<Stream>> {
+        self.registry.stream_of(url)
+    }
+
+    /// None if there is no such document, or it was deleted.
+    pub async fn document(&self, stream: StreamId, url: &DocumentUrl) -> Result<Option<Change>> {
+        let change = self.store.documents.get(stream, url).await?;
+        Ok(change.filter(|change| !change.is_delete()))
+    }
+
+    pub async fn documents(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
+        self.store.documents.page(stream, query).await
+    }
+}
+
+fn taken(stream: &Stream, by: &str) -> Error {
+    Error::conflict(format!("the endpoint {} could match the same URLs as {by}", stream.endpoint.as_str()))
+}
+
+fn gone(what: &str, id: &str) -> Error {
+    Error::conflict(format!("the idempotency key made {what} {id}, which was deleted since; use a new key"))
+}
+
+fn missing(id: OutletId) -> Error {
+    Error::not_found(format!("subscription {id} does not exist"))
+}
+
+fn generate_secret() -> Result<Secret> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::internal("the system gave no random bytes for a secret"))?;
+    Secret::from_bytes(&bytes).ok_or_else(|| Error::internal("a secret has the wrong length"))
+}
+
+async fn load_streams(store: &Store, registry: &Registry) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = store.streams.page(after, LOAD_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.id);
+        for stream in page {
+            let stream = Arc::new(stream);
+            if let Err(overlap) = registry.insert_stream(stream.clone()) {
+                return Err(Error::internal(format!("the store holds two resources for the same URLs: {overlap}")));
+            }
+        }
+    }
+}
+
+async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delivery) -> Result<()> {
+    let streams = {
+        let registry = registry.clone();
+        move |id| registry.stream(id)
+    };
+    let mut after = None;
+    loop {
+        let page = store.outlets.page(after, LOAD_PAGE, &streams).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        let mut standings = store.deliveries.standings(after, page.len()).await?.into_iter().peekable();
+        after = Some(last.id);
+        for outlet in page {
+            let outlet = Arc::new(outlet);
+            // Cursors of deleted outlets may stand in between until they are purged.
+            while standings.next_if(|standing| standing.outlet < outlet.id).is_some() {}
+            let (cursor, retries) = match standings.next_if(|standing| standing.outlet == outlet.id) {
+                Some(standing) => (standing.cursor, standing.retries),
+                None => (outlet.since, Vec::new()),
+            };
+            registry.put_outlet(outlet.clone());
+            delivery.add(outlet, cursor, retries);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Streams: few rows, read whole when a node starts.
+
+use std::ops::ControlFlow;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use flare_core::{
+    Error, Result, StreamId,
+    port::{Idempotency, Inserted, Streams},
+    stream::Stream,
+};
+
+use crate::{
+    Durability, KeyValueStore, Table, keys, rows, transaction::Transaction, writer::PURGE_STREAM,
+};
+
+#[async_trait]
+impl Streams for KeyValueStore {
+    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+        let (id, row) = (stream.id, rows::encode_stream(stream)?);
+        self.writer
+            .transact(Durability::Now, move |transaction| {
+                if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
+                    return Ok(Inserted::Before(StreamId::from_bytes(before)));
+                }
+                if transaction.get(Table::Meta, &keys::stream(id))?.is_some() {
+                    return Err(Error::conflict(format!("stream {id} exists already")));
+                }
+                transaction.put(Table::Meta, keys::stream(id), row);
+                Ok(Inserted::New)
+            })
+            .await
+    }
+
+    async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {
+        let row = self.map.get(Table::Meta, &keys::idempotency(&once.key))?;
+        row.map(|row| made_by(once, &row).map(StreamId::from_bytes)).transpose()
+    }
+
+    async fn page(&self, after: Option<StreamId>, limit: usize) -> Result<Vec<Stream>> {
+        let after = after.map(keys::stream);
+        self.meta_page(keys::STREAMS, after, limit)?
+            .into_iter()
+            .map(|(id, row)| rows::decode_stream(StreamId::from_bytes(id), &row))
+            .collect()
+    }
+
+    async fn delete(&self, id: StreamId) -> Result<()> {
+        let map = self.map.clone();
+        self.writer
+            .transact(Durability::Now, move |transaction| {
+                if transaction.get(Table::Meta, &keys::stream(id))?.is_none() {
+                    return Err(Error::not_found(format!("stream {id} does not exist")));
+                }
+                let mut has_outlets = Ok(false);
+                map.scan(Table::Meta, keys::OUTLETS, &keys::after_prefix(keys::OUTLETS), &mut |_, row| {
+                    has_outlets = rows::outlet_stream(&row).map(|stream| stream == id);
+                    if matches!(has_outlets, Ok(false)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?;
+                if has_outlets? {
+                    return Err(Error::conflict(format!("stream {id} still has outlets")));
+                }
+                transaction.remove(Table::Meta, keys::stream(id));
+                transaction.remove(Table::Meta, keys::count(id));
+                transaction.put(Table::Meta, keys::purge(PURGE_STREAM, id.as_bytes()), Bytes::new());
+                Ok(())
+            })
+            .await
+    }
+}
+
+impl KeyValueStore {
+    /// Ids and rows of one kind in `Meta` after a key, in key order.
+    pub(crate) fn meta_page(
+        &self,
+        prefix: &[u8],
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<([u8; 16], Bytes)>> {
+        let from = after.map_or_else(|| Bytes::copy_from_slice(prefix), |key| keys::after(&key));
+        let mut page = Vec::new();
+        if limit == 0 {
+            return Ok(page);
+        }
+        self.map.scan(Table::Meta, &from, &keys::after_prefix(prefix), &mut |key, row| {
+            page.extend(keys::tail::<16>(&key).map(|id| (id, row)));
+            if page.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(page)
+    }
+}
+
+/// The id that the same request made before, if it did; otherwise remembers that it makes `id` now.
+pub(crate) fn seen_before(
+    transaction: &mut Transaction<'_>,
+    once: Option<Idempotency>,
+    id: &[u8; 16],
+) -> Result<Option<[u8; 16]>> {
+    let Some(once) = once else { return Ok(None) };
+    let key = keys::idempotency(&once.key);
+    if let Some(row) = transaction.get(Table::Meta, &key)? {
+        return made_by(&once, &row).map(Some);
+    }
+    transaction.put(Table::Meta, key, rows::encode_idempotency(&once, id));
+    Ok(None)
+}
+
+/// The id in an idempotency row, if it is of the same request.
+fn made_by(once: &Idempotency, row: &[u8]) -> Result<[u8; 16]> {
+    let (fingerprint, made) = rows::decode_idempotency(row)?;
+    if fingerprint == once.fingerprint {
+        return Ok(made);
+    }
+    let reused = format!("the idempotency key {:?} was used before for another request; use a new key", once.key);
+    Err(Error::invalid(reused))
+}

@@ -1,0 +1,6 @@
+//! The memory engine keeps the contract.
+
+#[tokio::test]
+async fn the_memory_engine_keeps_the_contract() {
+    flare_contract::check_store(|| async { flare_memory::open(&Default::default()).unwrap() }).await;
+}

@@ -1,0 +1,80 @@
+//! The section `delivery`: defaults and maxima of what is sent to subscriptions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::duration::Duration;
+use super::size::ByteSize;
+
+/// How documents are sent to subscriptions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Delivery {
+    /// The time that a client has to answer, when its subscription does not say.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub timeout: Duration,
+    /// The longest time that a subscription may ask for.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub timeout_max: Duration,
+    /// How many requests are sent to a subscription at once, when it does not say.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub concurrency: usize,
+    /// The most that a subscription may ask for.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub concurrency_max: usize,
+    /// How many requests this node has in flight, over all subscriptions.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub node_concurrency: usize,
+    /// A request that is in flight for longer counts no longer against `node-concurrency` but against `slow-max`, so that
+    /// slow clients do not hold up the others.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub slow_after: Duration,
+    /// How many slow requests this node has in flight.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub slow_max: usize,
+    /// How much of the body of an answer is read and thrown away to keep the connection; past it, the connection is
+    /// closed.
+    #[schemars(extend("x-maximum" = "64MiB"))]
+    pub response_body_max: ByteSize,
+    /// The longest time that a delivery may stay unrecorded: after a crash, what was delivered within it may be sent
+    /// again.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub record_delay: Duration,
+    /// The longest `Retry-After` of a client that is honoured.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "720h"))]
+    pub retry_after_max: Duration,
+    /// The time that a connection to a client has to be established, TLS included.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "10m"))]
+    pub connect_timeout: Duration,
+    /// How long an unused connection to a client is kept open.
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
+    pub idle_timeout: Duration,
+    /// How many documents of one subscription may wait for a retry; past it, none of its other documents is taken up
+    /// until one resolves.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub retries_max: usize,
+    /// Memory for the most recent changes, which are delivered without reading the disk.
+    #[schemars(extend("x-minimum" = "1MiB", "x-maximum" = "1TiB"))]
+    pub tail_max: ByteSize,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(15),
+            timeout_max: Duration::from_secs(60),
+            concurrency: 16,
+            concurrency_max: 256,
+            node_concurrency: 1024,
+            slow_after: Duration::from_secs(1),
+            slow_max: 8192,
+            response_body_max: ByteSize::kib(64),
+            record_delay: Duration::from_millis(100),
+            retry_after_max: Duration::from_secs(3600),
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(30),
+            retries_max: 256,
+            tail_max: ByteSize::mib(32),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The program `flare` as a library, so that tests and fuzz targets can call its parts: arguments, configuration, the
+//! receiver of `flare listen`, the client of the API, and the wiring of the server.
+
+pub mod bind;
+pub mod cli;
+pub mod client;
+pub mod config;
+pub mod json;
+pub mod listen;
+pub mod log;
+pub mod start;
+pub mod terminal;
+pub mod version;
