@@ -30,8 +30,8 @@ Exit codes:
   2  wrong usage";
 
 const START_HELP: &str = "\
-Every key of the configuration can be set by an environment variable, FLARE_<SECTION>_<KEY>. Flags win over variables, those
-over the file, and the file over the defaults. `flare config` prints all keys.
+Every key of the configuration can be set by an environment variable, FLARE_<SECTION>_<KEY>. Flags win \
+over variables, those over the file, and the file over the defaults. `flare config` prints all keys.
 
 SIGTERM and Ctrl-C stop the server: what is in flight is finished first; a second signal stops at once.
 

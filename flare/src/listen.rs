@@ -22,8 +22,8 @@ use receiver::Receiver;
 const GRACE: Duration = Duration::from_secs(1);
 
 const HELP: &str = "\
-With --json every delivery is one line: {\"at\", \"method\", \"path\", \"headers\", \"body\", \"signature\", \"attempt\",
-\"answered\"}, and everything else is written to standard error. Ctrl-C stops.
+With --json every delivery is one line, {\"at\", \"method\", \"path\", \"headers\", \"body\", \"signature\", \
+\"attempt\", \"answered\"}, and everything else is written to standard error. Ctrl-C stops.
 
 Examples:
   flare listen

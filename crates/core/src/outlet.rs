@@ -18,7 +18,7 @@ pub struct Outlet {
     /// Extra members of the envelope, with the wildcards of the resource's endpoint filled in.
     pub data: Vec<(String, DataValue)>,
     pub secret: Secret,
-    /// What was in the feed up to here when the outlet was made is not its concern.
+    /// Where the feed was when the outlet was made: what is older is not its concern.
     pub since: Sequence,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

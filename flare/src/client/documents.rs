@@ -72,11 +72,12 @@ enum Command {
 #[derive(Args, Debug)]
 #[command(after_help = PUT_EXAMPLES)]
 pub struct Put {
-    #[command(flatten)]
-    options: Options,
-
+    // The heading of the options holds for what follows them, so they come last.
     #[command(flatten)]
     write: Write,
+
+    #[command(flatten)]
+    options: Options,
 }
 
 #[derive(Args, Debug)]

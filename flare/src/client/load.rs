@@ -40,10 +40,10 @@ Every line is a document to write or to delete:
   {\"id\": \"http://api.company.com/users/1\", \"document\": {\"id\": 1, \"revision\": 7}}
   {\"id\": \"http://api.company.com/users/2\", \"delete\": true}
 
-Lines that fail are told on standard error with their numbers, and the others are loaded. With --json they are told on
-standard output, one JSON object per line, and the last line is the summary. Loading a file again does no harm: what is
-already there is counted as unchanged and announces nothing. Where a file both writes and deletes the same document,
---parallel 1 keeps the order of its lines.
+Lines that fail are told on standard error with their numbers, and the others are loaded. With --json \
+they are told on standard output, one JSON object per line, and the last line is the summary. Loading a \
+file again does no harm: what is already there is counted as unchanged and announces nothing. Where a file \
+both writes and deletes the same document, --parallel 1 keeps the order of its lines.
 
 Examples:
   flare documents load users.ndjson

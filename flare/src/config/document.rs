@@ -130,11 +130,12 @@ fn unknown_section(name: &str, is_table: bool) -> String {
             None => format!("unknown section `{name}`; the sections are {}", listed(sections)),
         };
     }
-    let owners: Vec<_> = keys::all().filter(|key| key.name == name).map(|key| format!("`{}`", key.path)).collect();
-    if owners.is_empty() {
-        format!("unknown key `{name}` outside of a section; the sections are {}", listed(sections))
-    } else {
-        format!("`{name}` stands outside of a section; did you mean {}?", owners.join(" or "))
+    let near = nearest(name, keys::all().map(|key| key.name.as_str()));
+    let owners = keys::all().filter(|key| Some(key.name.as_str()) == near).map(|key| format!("`{}`", key.path));
+    let owners: Vec<_> = owners.collect();
+    match owners.as_slice() {
+        [] => format!("unknown key `{name}` outside of a section; the sections are {}", listed(sections)),
+        owners => format!("`{name}` stands outside of a section; did you mean {}?", owners.join(" or ")),
     }
 }
 

@@ -90,12 +90,17 @@ fn dotted_and_inline_tables_are_sections_too() {
 #[test]
 fn unknown_names_are_all_reported_with_their_place_and_the_nearest_name() {
     insta::assert_snapshot!(wrong(
-        "adr = 1\naddr = \":1\"\n\n[http]\nadr = \":8080\"\n\"élan\" = 1\n  path = \"x\"\n[htpp]\naddr = \":1\"\n[other]\n[log]\nlvel = \"info\"\n"
+        "adr = 1\naddr = \":1\"\nstrange = 1\n[http]\nadr = \":8080\"\n\"élan\" = 1\n  path = \"x\"\n[htpp]\naddr = \":1\"\n[other]\n[log]\nlvel = \"info\"\n"
     ), @r"
-    flare.toml:1:1: unknown key `adr` outside of a section; the sections are `http`, `repository`, `task`, `aws`, `delivery`, `node`, `domain`, `log`, `security`
+    flare.toml:1:1: `adr` stands outside of a section; did you mean `http.addr`?
     flare.toml:2:1: `addr` stands outside of a section; did you mean `http.addr`?
+    flare.toml:3:1: unknown key `strange` outside of a section; the sections are `http`, `repository`, `task`, `aws`, `delivery`, `node`, `domain`, `log`, `security`
     flare.toml:5:1: unknown key `http.adr`; did you mean `addr`?
+    flare.toml:6:1: unknown key `http.élan`; the keys of [http] are `addr`, `default-limit`, `limit-max`, `timeout`, `read-timeout`, `body-timeout`, `body-max`, `batch-max`, `batch-body-max`, `json-depth-max`, `header-max`, `url-max`, `connections-max`, `idle-timeout`
+    flare.toml:7:3: unknown key `http.path`; did you mean `repository.path`?
     flare.toml:8:2: unknown section `htpp`; did you mean [http]?
+    flare.toml:10:2: unknown section `other`; the sections are `http`, `repository`, `task`, `aws`, `delivery`, `node`, `domain`, `log`, `security`
+    flare.toml:12:1: unknown key `log.lvel`; did you mean `level`?
     ");
 }
 

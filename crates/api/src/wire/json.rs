@@ -1,6 +1,11 @@
 //! Reads a JSON body into a shape, and says where and why it does not fit.
 
-use serde::de::DeserializeOwned;
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 use super::excerpt;
 use crate::{
@@ -15,7 +20,7 @@ pub(crate) fn read<T: DeserializeOwned>(json: &[u8], depth_max: usize) -> Result
     }
     check_depth(json, depth_max)?;
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    let Object(value) = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         explain(&path, &error.into_inner())
     })?;
@@ -24,11 +29,44 @@ pub(crate) fn read<T: DeserializeOwned>(json: &[u8], depth_max: usize) -> Result
 }
 
 /// Reads one item of a batch, whose place is told by others.
-pub(crate) fn read_item<'j, T: serde::Deserialize<'j>>(json: &'j str) -> Result<T, ApiError> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = T::deserialize(&mut deserializer).map_err(|error| explain(".", &error))?;
-    deserializer.end().map_err(|error| explain(".", &error))?;
-    Ok(value)
+pub(crate) fn read_item<'j, T: Deserialize<'j>>(json: &'j str) -> Result<T, ApiError> {
+    serde_json::from_str::<Object<T>>(json).map(|Object(value)| value).map_err(|error| explain(".", &error))
+}
+
+/// For a field whose type is a structure: it must be an object. Serde itself would also take an array of the values.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object::deserialize(deserializer).map(|Object(value)| value)
+}
+
+/// The same for a field that may be null; with `default` it may also be missing.
+pub(crate) fn optional_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::<Object<T>>::deserialize(deserializer).map(|value| value.map(|Object(value)| value))
+}
+
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 /// Counts brackets outside of strings. The JSON may be broken, which is found out later.
@@ -100,9 +138,7 @@ fn plain(message: &str) -> String {
     let Some((seen, expected)) = message.rsplit_once(", expected ") else { return excerpt(message) };
     let expected = match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
-        "a map" => "an object",
         "a sequence" => "an array",
-        _ if expected.starts_with("struct ") => "an object",
         _ => expected,
     };
     format!("{}, expected {expected}", excerpt(seen))
@@ -123,6 +159,7 @@ mod tests {
     #[allow(dead_code, reason = "only reading matters here")]
     struct Outer {
         name: String,
+        #[serde(default, deserialize_with = "optional_object")]
         inner: Option<Inner>,
         list: Option<Vec<u16>>,
     }
@@ -152,7 +189,12 @@ mod tests {
             "the body is not well-formed JSON: trailing characters at line 1 column 14",
         );
         check("[[[[[", error::TOO_DEEP, "the body is nested too deep, at most 4 levels are allowed");
-        check("[]", error::INVALID_FIELD, "the body: invalid length 0, expected an object");
+        check("[]", error::INVALID_FIELD, "the body: invalid type: sequence, expected an object");
+        check(
+            "{\"name\":\"x\",\"inner\":[\"1s\"]}",
+            error::INVALID_FIELD,
+            "inner: invalid type: sequence, expected an object",
+        );
         check("7", error::INVALID_FIELD, "the body: invalid type: integer `7`, expected an object");
         check("{}", error::MISSING_FIELD, "name is missing, it is required");
         check("{\"name\":\"x\",\"inner\":{}}", error::MISSING_FIELD, "inner.timeout is missing, it is required");

@@ -10,7 +10,7 @@ use flare_node::NewStream;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Refusal, page::Pagination};
+use super::{Refusal, json, page::Pagination};
 
 /// A resource to be made.
 #[derive(Deserialize, ToSchema)]
@@ -24,6 +24,7 @@ pub(crate) struct NewResource {
     /// No two resources may match the same URL.
     #[schema(max_length = 2048, pattern = r"^[hH][tT][tT][pP][sS]?://[^?#]+$")]
     pub endpoint: String,
+    #[serde(deserialize_with = "json::object")]
     pub change: NewChange,
 }
 

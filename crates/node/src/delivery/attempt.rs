@@ -29,7 +29,7 @@ pub(crate) enum Source {
 /// What became of an attempt.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Nothing had to be sent: the outlet has it, or never had what was deleted.
+    /// Nothing had to be sent: the outlet has it.
     UpToDate,
     Delivered(Version),
     Discarded,
@@ -73,7 +73,7 @@ impl Attempt {
                 Err(error) => return Outcome::Unread(error),
             }
         };
-        match action(&self.outlet, &change, version) {
+        match action(&change, version) {
             Some(action) => self.push(&change, action, place).await,
             None => Outcome::UpToDate,
         }
@@ -152,14 +152,14 @@ impl Attempt {
 }
 
 /// What the outlet must be told so that it is up to date, if anything.
-fn action(outlet: &Outlet, change: &Change, version: Option<Version>) -> Option<Action> {
+///
+/// A delete is told even where no version is known, or that of an earlier delete: the client may have the document from an attempt that looked like
+/// a failure, or whose record a crash took.
+pub(crate) fn action(change: &Change, version: Option<Version>) -> Option<Action> {
     match version {
         Some(version) if version.sequence >= change.sequence => None,
-        Some(version) if change.is_delete() => (!version.deleted).then_some(Action::Delete),
+        _ if change.is_delete() => Some(Action::Delete),
         Some(version) if !version.deleted => Some(Action::Update),
-        // A document that was there before the outlet may be known to the client from elsewhere; one that came and
-        // went since is not.
-        None if change.is_delete() => (change.number.0 <= outlet.since.0).then_some(Action::Delete),
         _ => Some(Action::Create),
     }
 }

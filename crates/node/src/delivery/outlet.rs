@@ -26,9 +26,6 @@ use super::attempt::{Failed, Outcome, Source};
 
 /// So many failures in a row, and the outlet counts as down.
 const DOWN_AFTER: u32 = 8;
-/// Changes taken from the feed past the cursor. When a slow document holds the cursor back for longer, it is noted as a
-/// retry, and the cursor goes on.
-const WINDOW_MAX: usize = 1024;
 /// How long to wait when the store could not be read.
 const UNREAD_DELAY: Duration = Duration::from_secs(1);
 
@@ -163,10 +160,9 @@ impl OutletState {
         }
     }
 
-    /// The next thing to send, if there is one and it may be sent. `record` is told what the store must know.
-    pub fn next(&mut self, now: Instant, record: &mut impl FnMut(Progress)) -> Option<Start> {
+    /// The next thing to send, if there is one and it may be sent.
+    pub fn next(&mut self, now: Instant) -> Option<Start> {
         let (limit, down, unsure_until) = (self.limit(), self.is_down(), self.unsure_until);
-        let outlet = self.outlet.id;
         let active = self.active.as_mut()?;
         if active.in_flight.len() >= limit {
             return None;
@@ -208,9 +204,6 @@ impl OutletState {
             let flight =
                 Flight { url: change.url.clone(), sequence: Some(change.sequence), next: None, failed: 0, noted };
             active.in_flight.insert(number, flight);
-            if active.unhandled.len() > WINDOW_MAX {
-                active.note_oldest(outlet, record);
-            }
             return Some(Start { number, source: Source::Change { change, fresh }, failed: 0 });
         }
         None
@@ -428,22 +421,7 @@ impl Active {
         let waiting = self.retries.remove(&number)?;
         Some((number, waiting))
     }
-
-    /// Notes what has held the cursor back for longest as a retry, so that the cursor can pass it.
-    fn note_oldest(&mut self, outlet: flare_core::OutletId, record: &mut impl FnMut(Progress)) {
-        let Some(oldest) = self.unhandled.first().copied() else { return };
-        let holds = |flight: &Flight| {
-            flight.sequence == Some(oldest) || flight.next.as_ref().is_some_and(|next| next.sequence == oldest)
-        };
-        let Some((number, flight)) = self.in_flight.iter_mut().find(|(_, flight)| holds(flight)) else { return };
-        flight.noted = true;
-        record(Progress::Retry(Retry {
-            outlet,
-            number: *number,
-            url: flight.url.clone(),
-            attempts: flight.failed,
-            due: Timestamp::UNIX_EPOCH,
-        }));
-        self.unhandled.remove(&oldest);
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -259,8 +259,7 @@ impl Slot {
     fn start(&mut self, id: OutletId, place: OwnedSemaphorePermit, now: Instant) {
         let Some(state) = self.outlets.get_mut(&id) else { return };
         let retries = state.retries();
-        let recorder = &self.shared.recorder;
-        let start = state.next(now, &mut |step| recorder.record(step));
+        let start = state.next(now);
         count_retries(&self.shared, retries, state.retries());
         let Some(start) = start else { return };
         let attempt = Attempt {

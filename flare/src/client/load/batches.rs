@@ -179,7 +179,7 @@ mod tests {
         check(100, 1000, &[&[1, 3, 4, 5]]);
         check(2, 1000, &[&[1, 3], &[4, 5]]);
         check(100, 1, &[&[1], &[3], &[4], &[5]]);
-        check(100, 24, &[&[1, 3], &[4, 5]]);
+        check(100, 26, &[&[1, 3], &[4, 5]]);
         let mut first = batches(input, 3, 1000).swap_remove(0);
         assert_eq!(first.take_body(), "{\"id\":\"1\"}\n{\"id\":\"2\"}\n{\"id\":\"3\"}\n");
     }

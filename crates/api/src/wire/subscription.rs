@@ -1,0 +1,271 @@
+//! Subscriptions on the wire.
+
+use std::sync::Arc;
+
+use flare_core::{
+    outlet::{Content, DataValue, Outlet, Secret},
+    pattern::Pattern,
+    template::Template,
+};
+use flare_node::NewOutlet;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use utoipa::ToSchema;
+
+use super::{
+    Refusal,
+    delivery::{DeliveryShown, NewDelivery},
+    endpoint::{EndpointShown, NewEndpoint},
+    json,
+    members::Members,
+    page::Pagination,
+};
+use crate::settings::DeliveryBounds;
+
+const NAME_CHARS_MAX: usize = 256;
+const DATA_MEMBERS_MAX: usize = 64;
+const DATA_BYTES_MAX: usize = 16 << 10;
+
+/// A subscription to be made, or what one is to become.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(examples(json!({
+    "name": "wishlist",
+    "endpoint": { "url": "https://api.company.com/wishlist/{id}", "method": "post" },
+    "delivery": { "success": [200], "timeout": "15s" },
+    "data": { "service": "user", "id": "{id}" }
+})))]
+pub(crate) struct NewSubscription {
+    #[schema(min_length = 1, max_length = 256)]
+    pub name: String,
+    /// `active`: pushed as soon as possible.
+    #[serde(default)]
+    #[schema(schema_with = mode_schema)]
+    pub mode: Option<String>,
+    #[serde(deserialize_with = "json::object")]
+    pub endpoint: NewEndpoint,
+    #[serde(default, deserialize_with = "json::optional_object")]
+    pub delivery: Option<NewDelivery>,
+    #[serde(default, deserialize_with = "json::optional_object")]
+    pub content: Option<NewContent>,
+    /// Members of the envelope of one's own. Strings may use the wildcards of the resource's endpoint.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<Members<Value>>,
+    /// `last`: the newest content is sent, revisions that were overtaken are not.
+    #[serde(default)]
+    #[schema(schema_with = revision_schema)]
+    pub revision: Option<String>,
+    /// Whether documents that are there already are sent too.
+    #[serde(default)]
+    #[schema(schema_with = snapshot_schema)]
+    pub snapshot: Option<bool>,
+    /// The key of the signatures (Standard Webhooks): `whsec_` and 24 to 64 bytes in base64. One is made if it is
+    /// absent; in a PUT, the present one stays.
+    #[schema(write_only, pattern = "^whsec_[A-Za-z0-9+/]+=*$")]
+    pub secret: Option<String>,
+}
+
+/// What the body of a push holds.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Content)]
+pub(crate) struct NewContent {
+    /// Send the document itself, not only the news of it. True if it is absent.
+    pub document: Option<bool>,
+    /// Wrap it with id, action, revision and time. True if it is absent.
+    pub envelope: Option<bool>,
+    #[serde(default)]
+    #[schema(schema_with = format_schema)]
+    pub format: Option<String>,
+}
+
+impl NewSubscription {
+    /// `pattern` is the endpoint of the resource, whose wildcards may be used.
+    pub fn into_domain(self, pattern: &Pattern, bounds: &DeliveryBounds) -> Result<NewOutlet, Refusal> {
+        check_name(&self.name)?;
+        only("mode", self.mode.as_deref(), "active", "other modes are not supported yet")?;
+        only("revision", self.revision.as_deref(), "last", "other ways are not supported yet")?;
+        if self.snapshot == Some(true) {
+            return Err(Refusal("snapshot is true, it must be false: snapshots are not supported yet".to_owned()));
+        }
+        Ok(NewOutlet {
+            name: self.name,
+            endpoint: self.endpoint.into_domain(pattern)?,
+            delivery: Arc::new(self.delivery.unwrap_or_default().into_domain(bounds)?),
+            content: read_content(self.content)?,
+            data: read_data(self.data.unwrap_or_default(), pattern)?,
+            secret: self.secret.map(|secret| read_secret(&secret)).transpose()?,
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let chars = name.chars().count();
+    if name.trim().is_empty() || chars > NAME_CHARS_MAX {
+        return Err(Refusal::of("name", name, format_args!("a text of 1 to {NAME_CHARS_MAX} characters")));
+    }
+    Ok(())
+}
+
+fn only(field: &str, value: Option<&str>, supported: &str, why: &str) -> Result<(), Refusal> {
+    match value {
+        Some(value) if value != supported => Err(Refusal::of(field, value, format_args!("{supported:?}: {why}"))),
+        _ => Ok(()),
+    }
+}
+
+fn read_content(content: Option<NewContent>) -> Result<Content, Refusal> {
+    let default = Content::default();
+    let Some(content) = content else { return Ok(default) };
+    only("content.format", content.format.as_deref(), "flare", "other formats are not supported yet")?;
+    Ok(Content {
+        document: content.document.unwrap_or(default.document),
+        envelope: content.envelope.unwrap_or(default.envelope),
+    })
+}
+
+fn read_data(Members(members): Members<Value>, pattern: &Pattern) -> Result<Vec<(String, DataValue)>, Refusal> {
+    if members.len() > DATA_MEMBERS_MAX {
+        return Err(Refusal(format!("data has {} members, it may have at most {DATA_MEMBERS_MAX}", members.len())));
+    }
+    let mut bytes = 0;
+    let mut data = Vec::with_capacity(members.len());
+    for (name, value) in members {
+        let value = match value {
+            Value::String(text) => {
+                bytes += text.len();
+                let template = Template::parse(&text, pattern);
+                DataValue::Text(template.map_err(|error| Refusal::because(&format!("data.{name}"), error))?)
+            }
+            other => {
+                let json = other.to_string();
+                bytes += json.len();
+                DataValue::Json(json)
+            }
+        };
+        bytes += name.len();
+        data.push((name, value));
+    }
+    if bytes > DATA_BYTES_MAX {
+        return Err(Refusal(format!("data has {bytes} bytes, it may have at most {DATA_BYTES_MAX}")));
+    }
+    Ok(data)
+}
+
+/// The refused value may be close to a secret, so the message leaves it out.
+fn read_secret(text: &str) -> Result<Secret, Refusal> {
+    Secret::parse(text).ok_or_else(|| {
+        let (min, max) = (Secret::BYTES_MIN, Secret::BYTES_MAX);
+        Refusal(format!("secret must be \"{}\" followed by {min} to {max} bytes in base64", Secret::PREFIX))
+    })
+}
+
+/// A client of a resource: where, when and how it is told.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Subscription {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    pub status: &'static str,
+    pub mode: &'static str,
+    pub endpoint: EndpointShown,
+    pub delivery: DeliveryShown,
+    pub content: ContentShown,
+    #[schema(value_type = Object)]
+    pub data: Members<Box<RawValue>>,
+    pub revision: &'static str,
+    pub snapshot: bool,
+    /// Shown once, in the answer to the creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub secret: Option<String>,
+    #[schema(format = "date-time")]
+    pub created_at: String,
+    #[schema(format = "date-time")]
+    pub updated_at: String,
+}
+
+/// What the body of a push holds.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ContentShown)]
+pub(crate) struct ContentShown {
+    pub document: bool,
+    pub envelope: bool,
+    pub format: &'static str,
+}
+
+impl Subscription {
+    pub fn of(outlet: &Outlet) -> Self {
+        Self {
+            id: outlet.id.to_string(),
+            name: outlet.name.clone(),
+            status: "active",
+            mode: "active",
+            endpoint: (&outlet.endpoint).into(),
+            delivery: (&*outlet.delivery).into(),
+            content: ContentShown {
+                document: outlet.content.document,
+                envelope: outlet.content.envelope,
+                format: "flare",
+            },
+            data: Members(outlet.data.iter().map(|(name, value)| (name.clone(), show_data(value))).collect()),
+            revision: "last",
+            snapshot: false,
+            secret: None,
+            created_at: outlet.created_at.to_string(),
+            updated_at: outlet.updated_at.to_string(),
+        }
+    }
+
+    /// For the answer to the creation only.
+    pub fn with_secret(outlet: &Outlet) -> Self {
+        Self { secret: Some(outlet.secret.reveal()), ..Self::of(outlet) }
+    }
+}
+
+fn show_data(value: &DataValue) -> Box<RawValue> {
+    let json = match value {
+        DataValue::Text(template) => Value::from(template.as_str()).to_string(),
+        DataValue::Json(json) => json.clone(),
+    };
+    RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// A page of subscriptions, in the order of their ids.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SubscriptionList {
+    pub subscriptions: Vec<Subscription>,
+    pub pagination: Pagination,
+}
+
+fn mode_schema() -> utoipa::openapi::schema::Object {
+    only_schema("How the client is told: `active`, pushed as soon as possible, is the only mode so far.", "active")
+}
+
+fn revision_schema() -> utoipa::openapi::schema::Object {
+    only_schema("Which revisions are sent: `last`, the newest, is the only way so far.", "last")
+}
+
+fn format_schema() -> utoipa::openapi::schema::Object {
+    only_schema("`flare`, the bare document or the envelope, is the only format so far.", "flare")
+}
+
+fn only_schema(description: &str, value: &'static str) -> utoipa::openapi::schema::Object {
+    use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .description(Some(description))
+        .enum_values(Some([Some(value), None]))
+        .build()
+}
+
+fn snapshot_schema() -> utoipa::openapi::schema::Object {
+    use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Boolean, Type::Null]))
+        .description(Some("Whether documents that are there already are sent too; not supported yet."))
+        .enum_values(Some([Some(false), None]))
+        .build()
+}

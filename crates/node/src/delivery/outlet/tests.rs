@@ -1,0 +1,338 @@
+//! A model of the feed, the store and the client around one outlet: whatever happens, the client ends up with the newest
+//! of every document, and never goes backwards.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flare_contract::make;
+use flare_core::{
+    OutletId,
+    document::{Action, WrittenChange},
+    revision::Revision,
+};
+use proptest::prelude::*;
+
+use super::{super::attempt::action, *};
+
+const RETRIES_MAX: usize = 4;
+
+/// The world of one outlet.
+struct World {
+    outlet: Arc<Outlet>,
+    stream: Arc<Stream>,
+    state: OutletState,
+    now: Instant,
+    head: u64,
+    /// The feed: one change per document, by sequence.
+    feed: BTreeMap<u64, Arc<Change>>,
+    numbers: HashMap<u8, u64>,
+    /// What was recorded, in order; a crash loses a part of the end.
+    recorded: Vec<Progress>,
+    written: usize,
+    in_flight: Vec<(DocumentNumber, Source, u32)>,
+    /// What the client was told of each document, in order.
+    told: HashMap<u64, Vec<(u64, Action)>>,
+}
+
+impl World {
+    fn new(concurrency: u16) -> Self {
+        let stream = Arc::new(make::stream("http://api.test/users/{id}"));
+        let mut outlet = make::outlet(&stream, Sequence::START);
+        outlet.id = OutletId::from_bytes([9; 16]);
+        let policy = DeliveryPolicyOf { concurrency };
+        outlet.delivery = policy.into_policy(&outlet);
+        let outlet = Arc::new(outlet);
+        let state = OutletState::new(outlet.clone(), stream.clone(), Sequence::START, Sequence::START);
+        Self {
+            outlet,
+            stream,
+            state,
+            now: Instant::now(),
+            head: 0,
+            feed: BTreeMap::new(),
+            numbers: HashMap::new(),
+            recorded: Vec::new(),
+            written: 0,
+            in_flight: Vec::new(),
+            told: HashMap::new(),
+        }
+    }
+
+    fn put(&mut self, name: u8, deleted: bool) {
+        self.head += 1;
+        let number = *self.numbers.entry(name).or_insert(self.head);
+        let before = self.feed.iter().find(|(_, change)| change.number.0 == number).map(|(sequence, _)| *sequence);
+        if deleted && before.is_none_or(|before| self.feed[&before].is_delete()) {
+            self.head -= 1;
+            if before.is_none() {
+                self.numbers.remove(&name);
+            }
+            return;
+        }
+        if let Some(replaced) = before.and_then(|before| self.feed.remove(&before)) {
+            replaced.supersede();
+        }
+        let written = WrittenChange {
+            sequence: Sequence(self.head),
+            number: DocumentNumber(number),
+            revision: Revision::new(i128::from(self.head)),
+            replaces: before.map(Sequence),
+        };
+        let content = (!deleted).then(|| bytes::Bytes::from_static(b"{}"));
+        let url = make::url(&name.to_string());
+        let change = Arc::new(Change::new(self.stream.id, &written, url, make::at(0), content));
+        self.feed.insert(self.head, change);
+        self.state.caught_up = false;
+    }
+
+    /// What a slot does when the outlet is in line.
+    fn pump(&mut self, at_most: usize) {
+        for _ in 0..at_most {
+            if !self.state.has_something(self.now) {
+                let demand = self.state.demand(RETRIES_MAX);
+                let after = self.state.position().0;
+                let changes: Vec<_> = self.feed.range(after + 1..).take(demand).map(|(_, c)| c.clone()).collect();
+                self.state.take(changes, Sequence::START);
+            }
+            let Some(start) = self.state.next(self.now) else { continue };
+            let twice = self.in_flight.iter().any(|(number, ..)| *number == start.number);
+            assert!(!twice, "two requests of one document at once");
+            self.in_flight.push((start.number, start.source, start.failed));
+            assert!(self.in_flight.len() <= usize::from(self.outlet.delivery.concurrency));
+        }
+    }
+
+    fn version(&self, number: DocumentNumber) -> Option<Version> {
+        self.recorded.iter().rev().find_map(|step| match step {
+            Progress::Version { number: of, version, .. } if *of == number => Some(*version),
+            _ => None,
+        })
+    }
+
+    /// Ends an attempt as [`super::super::attempt::Attempt`] would.
+    fn end(&mut self, which: usize, succeeds: bool) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let (number, source, _) = self.in_flight.swap_remove(which % self.in_flight.len());
+        let (change, fresh) = match source {
+            Source::Change { change, fresh } => (change, fresh),
+            Source::Newest(_) => {
+                let newest = self.feed.values().find(|change| change.number == number);
+                (newest.expect("documents leave a tombstone").clone(), false)
+            }
+        };
+        if fresh {
+            assert_eq!(self.version(number), None, "a document that the outlet has was taken for a fresh one");
+        }
+        let outcome = match action(&change, self.version(number)) {
+            None => Outcome::UpToDate,
+            Some(action) if succeeds => {
+                let told = self.told.entry(number.0).or_default();
+                let last = told.last().map_or(0, |(sequence, _)| *sequence);
+                assert!(change.sequence.0 >= last, "document {number:?} went from {last} to {}", change.sequence);
+                told.push((change.sequence.0, action));
+                let (sequence, revision, deleted) = (change.sequence, change.revision, change.is_delete());
+                Outcome::Delivered(Version { sequence, revision, deleted })
+            }
+            Some(_) => Outcome::Failed(Failed { reason: "on purpose".into(), retry_after: None }),
+        };
+        let recorded = &mut self.recorded;
+        let settled = self.state.finish(number, outcome, self.now, make::at(0), 0.5, &mut |step| recorded.push(step));
+        assert!(!settled.gave_up, "the policy has enough retries for the test");
+    }
+
+    fn record_cursor(&mut self) {
+        if let Some(cursor) = self.state.moved_cursor() {
+            self.recorded.push(Progress::Cursor { outlet: self.outlet.id, cursor });
+        }
+    }
+
+    /// Everything in memory is gone, and the end of what was recorded; the feed is durable.
+    fn crash(&mut self, lost: usize) {
+        let kept = self.recorded.len().saturating_sub(lost).max(self.written);
+        self.recorded.truncate(kept);
+        self.written = kept;
+        self.in_flight.clear();
+        let mut cursor = Sequence::START;
+        let mut retries: BTreeMap<u64, Retry> = BTreeMap::new();
+        for step in &self.recorded {
+            match step {
+                Progress::Cursor { cursor: at, .. } => cursor = *at,
+                Progress::Retry(retry) => drop(retries.insert(retry.number.0, retry.clone())),
+                Progress::Settled { number, .. } => drop(retries.remove(&number.0)),
+                Progress::Version { .. } => {}
+            }
+        }
+        self.state = OutletState::new(self.outlet.clone(), self.stream.clone(), cursor, Sequence(self.head));
+        for retry in retries.into_values() {
+            self.state.restore(retry, self.now, make::at(0));
+        }
+    }
+
+    /// The client answers everything from here on.
+    fn drain(&mut self) {
+        for _ in 0..200 {
+            self.now += Duration::from_secs(3600);
+            self.pump(8);
+            while !self.in_flight.is_empty() {
+                self.end(0, true);
+            }
+        }
+        for change in self.feed.values() {
+            let told = self.told.get(&change.number.0).and_then(|told| told.last());
+            match told {
+                Some((sequence, _)) if *sequence == change.sequence.0 => {}
+                _ => panic!("document {:?} is at {} but was told {told:?}", change.number, change.sequence),
+            }
+        }
+        assert!(self.state.active.is_none(), "nothing is left to do, but the outlet does not rest");
+        self.record_cursor();
+        let cursor = self.state.recorded;
+        assert!(self.feed.keys().all(|sequence| *sequence <= cursor.0));
+    }
+}
+
+/// A policy whose retries a test does not use up.
+struct DeliveryPolicyOf {
+    concurrency: u16,
+}
+
+impl DeliveryPolicyOf {
+    fn into_policy(self, outlet: &Outlet) -> Arc<flare_core::outlet::DeliveryPolicy> {
+        use flare_core::retry::{RetryPolicy, RetrySettings};
+        let retry = RetryPolicy::new(RetrySettings { num_retries: 100, ..Default::default() }).unwrap();
+        let concurrency = self.concurrency;
+        Arc::new(flare_core::outlet::DeliveryPolicy { concurrency, retry, ..(*outlet.delivery).clone() })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Put(u8),
+    Delete(u8),
+    Pump(usize),
+    Succeed(usize),
+    Fail(usize),
+    Cursor,
+    Wait(u64),
+    Crash(usize),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0u8..6).prop_map(Event::Put),
+        1 => (0u8..6).prop_map(Event::Delete),
+        6 => (1usize..4).prop_map(Event::Pump),
+        4 => any::<usize>().prop_map(Event::Succeed),
+        3 => any::<usize>().prop_map(Event::Fail),
+        2 => Just(Event::Cursor),
+        1 => (0u64..5000).prop_map(Event::Wait),
+        1 => (0usize..12).prop_map(Event::Crash),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn whatever_happens_the_client_gets_the_newest_and_never_goes_backwards(
+        concurrency in 1u16..5,
+        events in prop::collection::vec(event(), 0..120),
+    ) {
+        let mut world = World::new(concurrency);
+        for event in events {
+            match event {
+                Event::Put(name) => world.put(name, false),
+                Event::Delete(name) => world.put(name, true),
+                Event::Pump(times) => world.pump(times),
+                Event::Succeed(which) => world.end(which, true),
+                Event::Fail(which) => world.end(which, false),
+                Event::Cursor => world.record_cursor(),
+                Event::Wait(seconds) => world.now += Duration::from_secs(seconds),
+                Event::Crash(lost) => world.crash(lost),
+            }
+        }
+        world.drain();
+    }
+}
+
+fn tell_all(world: &mut World) {
+    world.pump(32);
+    while !world.in_flight.is_empty() {
+        world.end(0, true);
+        world.pump(32);
+    }
+}
+
+#[test]
+fn the_first_revision_is_a_create_and_then_come_updates_and_a_delete() {
+    let mut world = World::new(2);
+    for step in [false, false, true, false] {
+        world.put(1, step);
+        tell_all(&mut world);
+    }
+    let actions: Vec<_> = world.told[&1].iter().map(|(_, action)| *action).collect();
+    assert_eq!(actions, [Action::Create, Action::Update, Action::Delete, Action::Create]);
+}
+
+#[test]
+fn of_what_came_and_went_only_the_end_is_told() {
+    let mut world = World::new(2);
+    world.put(1, false);
+    world.put(1, true);
+    tell_all(&mut world);
+    assert_eq!(world.told[&1], [(2, Action::Delete)]);
+}
+
+#[test]
+fn changes_behind_a_request_in_flight_become_one() {
+    let mut world = World::new(4);
+    world.put(1, false);
+    world.pump(4);
+    for _ in 0..50 {
+        world.put(1, false);
+        world.pump(4);
+    }
+    assert_eq!(world.in_flight.len(), 1);
+    tell_all(&mut world);
+    assert_eq!(world.told[&1].iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [1, 51]);
+}
+
+#[test]
+fn a_document_that_fails_does_not_hold_the_others_nor_the_cursor() {
+    let mut world = World::new(1);
+    world.put(1, false);
+    world.pump(1);
+    world.end(0, false);
+    world.put(2, false);
+    // The immediate retries of the first come first, then the second has its turn.
+    for _ in 0..4 {
+        world.pump(1);
+        world.end(0, false);
+    }
+    assert_eq!(world.state.moved_cursor(), Some(Sequence(2)));
+}
+
+#[test]
+fn an_outlet_that_is_down_gets_one_request_at_a_time_and_all_retries_when_it_is_back() {
+    let mut world = World::new(8);
+    for name in 0..4 {
+        world.put(name, false);
+    }
+    for _ in 0..DOWN_AFTER {
+        world.now += Duration::from_secs(7200);
+        world.pump(8);
+        world.end(0, false);
+    }
+    while world.in_flight.len() > 1 {
+        world.end(0, false);
+    }
+    assert!(world.state.is_down());
+    world.now += Duration::from_secs(7200);
+    world.pump(8);
+    assert_eq!(world.in_flight.len(), 1);
+    world.end(0, true);
+    assert!(!world.state.is_down());
+    world.pump(8);
+    assert_eq!(world.in_flight.len(), 3);
+}
