@@ -65,7 +65,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Rewrite the table in docs/performance.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     write_doc: bool,
     /// The server's binary [default: beside this one]
     #[arg(long, value_name = "PATH")]
@@ -109,7 +109,7 @@ fn drive(scenario: &Scenario) -> Result<bool> {
     if let Some(file) = &options.json {
         std::fs::write(file, report.json()).with_context(|| format!("write {}", file.display()))?;
     }
-    if options.write_doc {
+    if options.write_doc && report.is_complete() {
         report.write_doc()?;
     }
     Ok(report.is_complete())

@@ -115,6 +115,10 @@ impl Flare {
         command.arg("start").arg("--config").arg(self.folder.path().join("flare.toml"));
         command.arg("--addr").arg(listen).arg("--data").arg(&self.data);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
+        // What the shell of the developer says about a server is not meant for this one.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"FLARE_")) {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 
 use crate::url::excerpt;
 
-use self::{go_layout::GoLayout, strftime::Strftime};
+pub use self::{go_layout::GoLayout, strftime::Strftime};
 
 mod civil;
 mod cursor;

@@ -12,7 +12,7 @@
 mod deliveries;
 mod documents;
 mod keys;
-mod migration;
+pub mod migration;
 mod outlets;
 mod rows;
 mod streams;

@@ -6,17 +6,17 @@ use flare_core::{Error, Result};
 use crate::{Durability, KeyValue, Row, Table, keys, transaction::read_count};
 
 /// The rows to write to bring the map from one format to the next.
-type Migration = fn(&dyn KeyValue) -> Result<Vec<Row>>;
+pub type Migration = fn(&dyn KeyValue) -> Result<Vec<Row>>;
 
 /// `MIGRATIONS[n]` leads from format n + 1 to format n + 2. The first format needed none.
-pub(crate) const MIGRATIONS: &[Migration] = &[];
+pub const MIGRATIONS: &[Migration] = &[];
 
 /// The format that this build writes.
 pub const FORMAT: u64 = 1 + MIGRATIONS.len() as u64;
 
 /// Brings the map to the newest format. Each step is one atomic batch with its own mark, so an interrupted migration
 /// goes on where it stopped.
-pub(crate) fn run(map: &dyn KeyValue, migrations: &[Migration]) -> Result<()> {
+pub fn run(map: &dyn KeyValue, migrations: &[Migration]) -> Result<()> {
     let newest = 1 + migrations.len() as u64;
     let found = read_count(map.get(Table::Meta, keys::FORMAT)?)?;
     if found > newest {

@@ -82,9 +82,9 @@ impl Told {
 
 impl Error {
     /// The error of a request for which there was no connection or no answer.
-    pub fn unreachable(server: &ServerUrl, cause: hyper_util::client::legacy::Error) -> Self {
-        let refused = io_kind(&cause) == Some(io::ErrorKind::ConnectionRefused);
-        Self::Unreachable { server: server.to_string(), cause: innermost(&cause), refused }
+    pub fn unreachable(server: &ServerUrl, cause: &hyper_util::client::legacy::Error) -> Self {
+        let refused = io_kind(cause) == Some(io::ErrorKind::ConnectionRefused);
+        Self::Unreachable { server: server.to_string(), cause: innermost(cause), refused }
     }
 
     /// The error of an answer that broke off or was too large.

@@ -77,7 +77,7 @@ impl Client {
     async fn exchange(&self, method: Method, path: &str, body: Option<Body>) -> Result<Bytes, Error> {
         let request = self.request(method, path, body)?;
         let answer = self.pool.request(request).await;
-        let answer = answer.map_err(|cause| Error::unreachable(&self.server, cause))?;
+        let answer = answer.map_err(|cause| Error::unreachable(&self.server, &cause))?;
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|cause| Error::broken(&self.server, cause.as_ref()))?.to_bytes();

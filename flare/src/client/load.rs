@@ -209,7 +209,7 @@ impl Tally {
         for wrong in &batch.wrong {
             self.failed += 1;
             let error = json!({ "code": "line.invalid", "title": "invalid line", "detail": wrong.reason });
-            self.line_failed(wrong.line, None, &wrong.reason, error)?;
+            self.line_failed(wrong.line, None, &wrong.reason, &error)?;
         }
         match answer {
             Ok(answer) => {
@@ -219,7 +219,7 @@ impl Tally {
                 for LineError { line, id, error } in answer.errors {
                     let line = line.checked_sub(1).and_then(|index| batch.lines.get(index)).copied().unwrap_or(0);
                     let wire = json!({ "code": error.code, "title": error.title, "detail": error.detail });
-                    self.line_failed(line, id.as_deref(), &error.sentence(), wire)?;
+                    self.line_failed(line, id.as_deref(), &error.sentence(), &wire)?;
                 }
             }
             Err(error) => {
@@ -235,7 +235,7 @@ impl Tally {
         Ok(self.stopped.is_none())
     }
 
-    fn line_failed(&self, line: u64, id: Option<&str>, sentence: &str, error: Value) -> anyhow::Result<()> {
+    fn line_failed(&self, line: u64, id: Option<&str>, sentence: &str, error: &Value) -> anyhow::Result<()> {
         if self.json {
             return self.bar.suspend(|| terminal::print(json!({ "line": line, "id": id, "error": error }).to_string()));
         }

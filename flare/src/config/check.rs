@@ -46,7 +46,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn at_most<T: PartialOrd + Display>(&mut self, key: &str, value: T, max_key: &str, max: T) {
+    fn at_most<T: PartialOrd + Display + Copy>(&mut self, key: &str, value: T, max_key: &str, max: T) {
         if value > max {
             let (value_from, max_from) = (self.from(key), self.from(max_key));
             self.refuse(

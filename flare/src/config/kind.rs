@@ -145,8 +145,8 @@ impl Kind {
 
     fn check_text(&self, text: &str) -> Result<(), String> {
         match self {
-            Self::Duration(bounds) => self.check_bounds(bounds, text.parse().map_err(is_wrong)?),
-            Self::Size(bounds) => self.check_bounds(bounds, text.parse().map_err(is_wrong)?),
+            Self::Duration(bounds) => self.check_bounds(bounds, &text.parse().map_err(is_wrong)?),
+            Self::Size(bounds) => self.check_bounds(bounds, &text.parse().map_err(is_wrong)?),
             Self::Address => text.parse::<ListenAddr>().map(drop).map_err(is_wrong),
             Self::Host => text.parse::<HostName>().map(drop).map_err(is_wrong),
             Self::Origin => text.parse::<WebOrigin>().map(drop).map_err(is_wrong),
@@ -163,11 +163,11 @@ impl Kind {
         if number < 0 {
             return Err(format!("is {number}, expected {}", self.allowed()));
         }
-        self.check_bounds(bounds, number.to_string().parse().map_err(is_wrong)?)
+        self.check_bounds(bounds, &number.to_string().parse().map_err(is_wrong)?)
     }
 
-    fn check_bounds<T: Display + PartialOrd>(&self, bounds: &Bounds<T>, value: T) -> Result<(), String> {
-        if bounds.contain(&value) { Ok(()) } else { Err(format!("is \"{value}\", expected {}", self.allowed())) }
+    fn check_bounds<T: Display + PartialOrd>(&self, bounds: &Bounds<T>, value: &T) -> Result<(), String> {
+        if bounds.contain(value) { Ok(()) } else { Err(format!("is \"{value}\", expected {}", self.allowed())) }
     }
 
     fn wrong_type(&self, value: &Value) -> String {
@@ -196,7 +196,7 @@ impl Kind {
 }
 
 /// The parsers of values begin with the quoted value; in a sentence about a key it is an apposition.
-fn is_wrong(reason: String) -> String {
+fn is_wrong(reason: impl Display) -> String {
     format!("has a wrong value: {reason}")
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// The problems of a file's text, one per line.
@@ -255,4 +257,26 @@ fn a_file_that_cannot_be_read_is_named() {
     check(None, "cannot read the configuration file");
     check(Some(b"[http]\n# \xff"), "f.toml:2:3: the configuration file is not valid UTF-8");
     check(Some(&vec![b'#'; 1 << 21]), "larger than");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC*") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_change_of_the_sample_makes_the_reader_panic(at in any::<prop::sample::Index>(), text in "[\\PC\n]{0,5}") {
+        let sample = sample();
+        let at = sample.floor_char_boundary(at.index(sample.len()));
+        let _ = parse(&format!("{}{text}{}", &sample[..at], &sample[at..]));
+    }
+
+    #[test]
+    fn no_value_makes_the_reader_panic(key in any::<prop::sample::Index>(), value in "(\"[\\PC&&[^\"]]{0,20}\"|[0-9+_.eE:-]{1,20}|\\[[0-9,]{0,9}\\])") {
+        let keys: Vec<_> = keys::all().collect();
+        let key = keys[key.index(keys.len())];
+        let (section, name) = key.path.split_once('.').unwrap();
+        let _ = parse(&format!("[{section}]\n{name} = {value}\n"));
+    }
 }

@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::json;
 use crate::terminal::harmless;
 
+/// How much of a body people are shown.
+const BODY_SHOWN_BYTES_MAX: usize = 64 << 10;
+
 /// A request that was received, and what is answered to it.
 #[derive(Debug)]
 pub struct Delivery {
@@ -57,14 +60,20 @@ impl Delivery {
             }
             None => (),
         }
-        if !self.body.is_empty() {
-            let body = json::pretty(&self.body).unwrap_or_else(|| String::from_utf8_lossy(&self.body).into_owned());
-            for line in harmless(&body).lines() {
-                let _ = write!(lines, "\n  {line}");
-            }
+        for line in harmless(&self.shown_body()).lines() {
+            let _ = write!(lines, "\n  {line}");
         }
         lines.push('\n');
         lines
+    }
+
+    /// The body laid out, or only the beginning of a large one.
+    fn shown_body(&self) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self.body.len().checked_sub(BODY_SHOWN_BYTES_MAX) {
+            None | Some(0) => json::pretty(&self.body).unwrap_or_else(|| text(&self.body)),
+            Some(more) => format!("{}\n… and {more} bytes more", text(&self.body[..BODY_SHOWN_BYTES_MAX])),
+        }
     }
 
     /// The delivery for programs: one JSON object on one line. A body that is not JSON becomes a string.
@@ -132,6 +141,8 @@ mod tests {
         plain.answered = StatusCode::UNAUTHORIZED;
         plain.attempt = 2;
         insta::assert_snapshot!(plain.lines());
+        let large = delivery(&[b'x'; BODY_SHOWN_BYTES_MAX + 7]).lines();
+        assert!(large.ends_with("xxx\n  … and 7 bytes more\n"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is done with each delivery: check, count, show, answer.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -17,6 +18,9 @@ use crate::terminal;
 
 /// The largest body that is read.
 const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// The time that a client has to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Receives deliveries as the arguments say.
 pub struct Receiver {
@@ -51,10 +55,12 @@ impl Receiver {
     /// Takes one request; the result is what to answer.
     pub async fn receive(&self, request: Request<Incoming>) -> StatusCode {
         let (head, body) = request.into_parts();
-        let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return StatusCode::PAYLOAD_TOO_LARGE,
-            Err(_) => return StatusCode::BAD_REQUEST,
+        let body = Limited::new(body, BODY_BYTES_MAX).collect();
+        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return StatusCode::PAYLOAD_TOO_LARGE,
+            Ok(Err(_)) => return StatusCode::BAD_REQUEST,
+            Err(_) => return StatusCode::REQUEST_TIMEOUT,
         };
         let path = head.uri.path_and_query().map_or_else(|| head.uri.path().to_owned(), ToString::to_string);
         let at = Timestamp::now();

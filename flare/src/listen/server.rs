@@ -1,6 +1,5 @@
 //! The connections of the receiver.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,27 +64,25 @@ async fn accept(
     }
 }
 
-fn connection(stream: TcpStream, receiver: Arc<Receiver>, stop: CancellationToken) -> impl Future<Output = ()> {
-    async move {
-        let _ = stream.set_nodelay(true);
-        let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        let service = service_fn(|request: Request<Incoming>| {
-            let receiver = Arc::clone(&receiver);
-            async move {
-                let mut answer = Response::new(Empty::<Bytes>::new());
-                *answer.status_mut() = receiver.receive(request).await;
-                Ok::<_, std::convert::Infallible>(answer)
-            }
-        });
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // A connection that breaks is the sender's affair; it will try again.
-        tokio::select! {
-            _ = connection.as_mut() => (),
-            () = stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
-            }
+async fn connection(stream: TcpStream, receiver: Arc<Receiver>, stop: CancellationToken) {
+    let _ = stream.set_nodelay(true);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let service = service_fn(|request: Request<Incoming>| {
+        let receiver = Arc::clone(&receiver);
+        async move {
+            let mut answer = Response::new(Empty::<Bytes>::new());
+            *answer.status_mut() = receiver.receive(request).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // A connection that breaks is the sender's affair; it will try again.
+    tokio::select! {
+        _ = connection.as_mut() => (),
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
         }
     }
 }

@@ -69,7 +69,7 @@ fn write(pattern: &str, time: DateTime) -> Result<String, Reason> {
 fn revision_of_timestamp(timestamp: Timestamp, fraction: i32) -> Result<Revision, Reason> {
     let whole = timestamp.as_nanosecond();
     let fraction = i128::from(if whole < 0 { -fraction } else { fraction });
-    Ok(Revision::new(whole + fraction))
+    Civil::of(Revision::new(whole + fraction)).revision()
 }
 
 fn civil(time: DateTime, offset: Offset) -> Civil {

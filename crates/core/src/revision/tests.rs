@@ -95,6 +95,7 @@ fn strftime_patterns_are_read_by_jiff() {
     check("%Y-%j", "2024-366", "2024-12-31T00:00:00Z");
     check("%s", "1700000000", "2023-11-14T22:13:20Z");
     check("%s.%f", "1700000000.5", "2023-11-14T22:13:20.5Z");
+    refuse("%s", "-99999999999", "outside the years 0000 to 9999");
     refuse("%Y-%m-%d", "2024-02-30", "\"2024-02-30\" is not a time in the pattern \"%Y-%m-%d\"");
     refuse("%Y-%m-%d", "2024-02-03x", "is not a time in the pattern");
 }

@@ -1,0 +1,183 @@
+//! Answers one request: admits it, dispatches it, and finishes the answer.
+//!
+//! Documents are dispatched here, before the router: their URL is in the path and must not be decoded on the way, and
+//! theirs is the path that has to be short.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, response::Response};
+use bytes::Bytes;
+use flare_node::Node;
+use futures_util::FutureExt;
+use http::{
+    HeaderValue, Method, Request, StatusCode, Uri,
+    header::{
+        ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        ACCESS_CONTROL_MAX_AGE, VARY,
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use crate::{
+    error::{self, ApiError},
+    guard::Guard,
+    request_id::{self, RequestId},
+    routes::{self, documents},
+    settings::ApiSettings,
+};
+
+/// The API of a node. Clones are one API.
+#[derive(Clone)]
+pub struct Api {
+    shared: Arc<Shared>,
+    router: Router,
+}
+
+/// What all handlers know.
+pub(crate) struct Shared {
+    pub node: Arc<Node>,
+    pub settings: ApiSettings,
+    guard: Guard,
+    /// Set when the server stops.
+    pub stop: CancellationToken,
+    /// Connections that are open.
+    pub connections: AtomicUsize,
+}
+
+impl Api {
+    pub fn new(node: Arc<Node>, settings: ApiSettings, stop: CancellationToken) -> Self {
+        let guard = Guard::new(&settings);
+        let shared = Arc::new(Shared { node, settings, guard, stop, connections: AtomicUsize::new(0) });
+        Self { router: routes::router(shared.clone()), shared }
+    }
+
+    /// Answers a request that came from `peer`. A handler that panics is answered with 500.
+    pub async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let name = RequestName { method: request.method().clone(), uri: request.uri().clone() };
+        let id = RequestId::sent(request.headers());
+        let response = AssertUnwindSafe(self.respond(request, peer)).catch_unwind().await;
+        let response = response.unwrap_or_else(|_| Err(ApiError::internal("a handler panicked")));
+        finish(response, id, &name)
+    }
+
+    async fn respond<B>(&self, request: Request<B>, peer: IpAddr) -> Result<Response, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let admission = self.shared.guard.admit(&head, peer)?;
+        if let Some(origin) = admission.origin {
+            let mut response = if admission.is_preflight {
+                preflight()
+            } else {
+                self.dispatch(head, body).await.unwrap_or_else(axum::response::IntoResponse::into_response)
+            };
+            response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
+            return Ok(response);
+        }
+        self.dispatch(head, body).await
+    }
+
+    async fn dispatch<B>(&self, head: http::request::Parts, body: B) -> Result<Response, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        if head.uri.path().starts_with(documents::PREFIX) {
+            return documents::answer(&self.shared, &head, body).await;
+        }
+        let request = Request::from_parts(head, Body::new(body));
+        let mut router = self.router.clone();
+        match Service::<Request<Body>>::call(&mut router, request).await {
+            Ok(response) => Ok(response),
+            Err(never) => match never {},
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &ApiSettings {
+        &self.shared.settings
+    }
+
+    /// Counts a connection until the guard is dropped.
+    pub(crate) fn count_connection(&self) -> impl Drop + Send + use<> {
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        Counted(self.shared.clone())
+    }
+}
+
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bounds what a handler does after the body has arrived.
+pub(crate) async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(timeout, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let detail = format!(
+                "there was no result within {timeout:?}; a write may or may not have been kept, it can be repeated"
+            );
+            let retry_after = (http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+            Err(ApiError::new(error::TIMEOUT, detail).with_header(retry_after.0, retry_after.1))
+        }
+    }
+}
+
+/// Renders an error, and names the request where the client named it or something went wrong.
+fn finish(response: Result<Response, ApiError>, id: Option<RequestId>, name: &RequestName) -> Response {
+    let mut response = response.unwrap_or_else(axum::response::IntoResponse::into_response);
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let id = id.unwrap_or_else(RequestId::make);
+        let mut rendered = error.render(&id, name);
+        rendered.headers_mut().extend(std::mem::take(response.headers_mut()));
+        rendered.headers_mut().insert(request_id::HEADER, id.header());
+        return rendered;
+    }
+    if let Some(id) = id {
+        response.headers_mut().insert(request_id::HEADER, id.header());
+    }
+    response
+}
+
+fn preflight() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
+    let allowed = "authorization, content-type, flare-revision, idempotency-key, x-request-id";
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// A request in the log.
+struct RequestName {
+    method: Method,
+    uri: Uri,
+}
+
+impl fmt::Display for RequestName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.uri.path())
+    }
+}

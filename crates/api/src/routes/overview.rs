@@ -1,0 +1,116 @@
+//! What the node says about itself, and the pages that describe the API.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+
+use super::json;
+use crate::{
+    api::Shared,
+    error::{self, ApiError},
+    openapi::{self, Always, Asked},
+    wire::overview::{Fine, NodeShown, Overview, RepositoryShown, StatusShown},
+};
+
+/// The page may run its own script and style and read the OpenAPI page, and nothing else.
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                              connect-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'";
+
+/// Who answers.
+#[utoipa::path(get, path = "/", operation_id = "getOverview", tag = "node",
+    responses((status = 200, description = "Name, version and uptime", body = Overview), Asked))]
+pub(crate) async fn root(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let started_at = shared.settings.started_at;
+    let overview = Overview {
+        name: "flare",
+        version: &shared.settings.version,
+        start_time_epoch_secs: started_at.as_second(),
+        current_time_epoch_secs: now.as_second(),
+        uptime: format!("{}seconds", uptime_seconds(started_at, now)),
+    };
+    json(StatusCode::OK, &overview)
+}
+
+/// How the node is.
+#[utoipa::path(get, path = "/status", operation_id = "getStatus", tag = "node",
+    responses((status = 200, description = "Repository, counts and deliveries", body = StatusShown), Asked))]
+pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
+    let status = shared.node.status();
+    let started_at = shared.settings.started_at;
+    let shown = StatusShown {
+        version: &shared.settings.version,
+        started_at: started_at.to_string(),
+        uptime_seconds: uptime_seconds(started_at, Timestamp::now()),
+        node: NodeShown {
+            state: if shared.stop.is_cancelled() { "stopping" } else { "running" },
+            pid: std::process::id(),
+            connections: shared.connections.load(Ordering::Relaxed) as u64,
+        },
+        repository: RepositoryShown {
+            engine: status.engine,
+            healthy: status.trouble.is_none(),
+            reason: status.trouble.as_deref(),
+        },
+        resources: status.streams as u64,
+        subscriptions: status.outlets as u64,
+        sequence: status.sequence.0,
+        deliveries: (&status).into(),
+    };
+    json(StatusCode::OK, &shown)
+}
+
+/// Whether the process runs.
+///
+/// Needs no token.
+#[utoipa::path(get, path = "/health", operation_id = "getHealth", tag = "node", security(()),
+    responses((status = 200, description = "It runs", body = Fine), Always))]
+pub(crate) async fn health() -> Result<Response, ApiError> {
+    json(StatusCode::OK, &Fine { status: "ok" })
+}
+
+/// Whether the node can take writes.
+///
+/// Needs no token. The 503 says why it cannot.
+#[utoipa::path(get, path = "/ready", operation_id = "getReady", tag = "node", security(()),
+    responses((status = 200, description = "It can", body = Fine), Always))]
+pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
+    if shared.stop.is_cancelled() {
+        return Err(ApiError::new(error::NOT_READY, "the node is stopping"));
+    }
+    match shared.node.status().trouble {
+        Some(trouble) => Err(ApiError::new(error::NOT_READY, trouble)),
+        None => json(StatusCode::OK, &Fine { status: "ready" }),
+    }
+}
+
+/// This API as OpenAPI 3.1.
+#[utoipa::path(get, path = "/openapi.json", operation_id = "getOpenApi", tag = "node",
+    responses((status = 200, description = "The OpenAPI page", body = serde_json::Value,
+        content_type = "application/json"), Asked))]
+pub(crate) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi::openapi_json()).into_response()
+}
+
+/// This API as a page for people.
+#[utoipa::path(get, path = "/docs", operation_id = "getDocs", tag = "node",
+    responses((status = 200, description = "A page that needs nothing else", body = String,
+        content_type = "text/html"), Asked))]
+pub(crate) async fn docs() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY)),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (headers, include_str!("../docs.html")).into_response()
+}
+
+/// Zero when the clock was set back.
+fn uptime_seconds(started_at: Timestamp, now: Timestamp) -> i64 {
+    (now.as_second() - started_at.as_second()).max(0)
+}
