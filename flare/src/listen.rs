@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use http::StatusCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::bind;
@@ -82,6 +83,8 @@ fn status(text: &str) -> Result<StatusCode, String> {
 
 /// Receives deliveries until it is stopped.
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    // Before anybody is told that it runs, so that a signal right after that is not missed.
+    let mut signals = Signals::install()?;
     let listener = bind(args.addr, "`flare listen ADDR`").await?;
     let addr = listener.local_addr().context("cannot tell the address that is listened on")?;
     say(&args, &format!("listening on http://{addr}"))?;
@@ -93,8 +96,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut server = std::pin::pin!(server);
     tokio::select! {
         () = &mut server => (),
-        signal = interrupted() => {
-            signal?;
+        () = signals.next() => {
             // Whoever interrupts does not want to wait for a long delay.
             stop.cancel();
             let _ = tokio::time::timeout(GRACE, server).await;
@@ -113,18 +115,22 @@ fn say(args: &Args, text: &str) -> anyhow::Result<()> {
     terminal::print(text)
 }
 
-/// Ends with Ctrl-C or, where there is such a thing, SIGTERM.
-async fn interrupted() -> anyhow::Result<()> {
-    let context = "cannot listen for signals";
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).context(context)?;
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn install() -> anyhow::Result<Self> {
+        let install = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: install(SignalKind::interrupt())?, terminate: install(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
-            result = tokio::signal::ctrl_c() => result.context(context),
-            _ = terminate.recv() => Ok(()),
+            _ = self.interrupt.recv() => (),
+            _ = self.terminate.recv() => (),
         }
     }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.context(context)
 }

@@ -162,8 +162,7 @@ async fn every_document_of_an_acknowledged_batch_survives_a_kill() {
     const BATCH: usize = 500;
     let mut flare = Flare::start().await;
     flare.resource(USERS).await;
-    let batch: Vec<_> =
-        (0..BATCH).map(|number| json!({ "url": user(number), "document": { "revision": 3 } })).collect();
+    let batch: Vec<_> = (0..BATCH).map(|number| json!({ "id": user(number), "document": { "revision": 3 } })).collect();
     let answer = flare.client().post("/documents", &json!(batch)).await;
     assert!((200..300).contains(&answer.status), "{}", answer.text());
     flare.kill().await;

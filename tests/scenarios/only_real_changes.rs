@@ -41,7 +41,7 @@ async fn a_batch_announces_only_what_changed() {
     flare.subscribe(&resource, "a", &receiver.url("/a")).await;
     let batch = |revisions: [i64; 4]| -> serde_json::Value {
         let members = revisions.iter().enumerate();
-        members.map(|(number, revision)| json!({ "url": user(number), "document": { "revision": revision } })).collect()
+        members.map(|(number, revision)| json!({ "id": user(number), "document": { "revision": revision } })).collect()
     };
     flare.client().post("/documents", &batch([1, 1, 1, 1])).await.expect(202);
     receiver.wait("four documents", |records| records.documents("/a") == 4).await;

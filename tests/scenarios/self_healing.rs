@@ -84,8 +84,7 @@ async fn a_stop_finishes_what_is_in_flight() {
     receiver.wait_revision("/a/1", &user(1), 1).await;
 
     flare.terminate();
-    let intake_stops = async { while flare.listens().await {} };
-    flare_tests::within("the server takes no more requests", intake_stops).await;
+    flare.takes_no_more_requests().await;
     gate.open();
     assert_eq!(flare.ended().await.code(), Some(0));
 
@@ -124,8 +123,7 @@ async fn a_second_signal_ends_the_server_at_once() {
     flare.put(&user(1), 1).await;
     receiver.wait_revision("/a", &user(1), 1).await;
     flare.terminate();
-    let intake_stops = async { while flare.listens().await {} };
-    flare_tests::within("the first signal is seen", intake_stops).await;
+    flare.takes_no_more_requests().await;
     flare.terminate();
     let status = flare.ended().await;
     assert!(!status.success(), "what was in flight was not finished, and {status} does not say so");

@@ -141,3 +141,33 @@ impl Records {
 fn revision(envelope: &Envelope) -> i64 {
     envelope.revision.as_i64().unwrap_or(i64::MIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(revisions: &[i64]) -> Records {
+        let mut records = Records::default();
+        for revision in revisions {
+            let body = format!(
+                r#"{{"id":"http://api.test/1","action":"update","updatedAt":"2026-01-01T00:00:00Z","revision":{revision}}}"#
+            );
+            records.add(Delivery {
+                at: Instant::now(),
+                connection: 0,
+                method: Method::POST,
+                path: "/a".to_owned(),
+                headers: HeaderMap::new(),
+                envelope: serde_json::from_str(&body).ok(),
+                body: body.into(),
+            });
+        }
+        records
+    }
+
+    #[test]
+    fn an_older_revision_after_a_newer_one_is_found_and_a_repeat_is_allowed() {
+        assert!(records(&[1, 2, 2, 3, 7]).backwards().is_empty());
+        assert_eq!(records(&[1, 3, 2, 4]).backwards(), ["/a: http://api.test/1 went from 3 to 2"]);
+    }
+}

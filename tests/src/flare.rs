@@ -132,9 +132,14 @@ impl Flare {
         answer.is_ok_and(|answer| answer.status == 200)
     }
 
-    /// Whether somebody accepts connections at the address of the server.
-    pub async fn listens(&self) -> bool {
-        tokio::net::TcpStream::connect(self.addr).await.is_ok()
+    /// Waits until nobody accepts connections at the address of the server any more.
+    pub async fn takes_no_more_requests(&self) {
+        let closed = async {
+            while tokio::net::TcpStream::connect(self.addr).await.is_ok() {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        within("the server takes no more requests", closed).await;
     }
 
     /// kill -9.

@@ -7,14 +7,15 @@ use std::{
     fmt,
     net::IpAddr,
     panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use axum::{Router, body::Body, response::Response};
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
 use flare_node::Node;
 use futures_util::FutureExt;
@@ -22,9 +23,10 @@ use http::{
     HeaderValue, Method, Request, StatusCode, Uri,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_MAX_AGE, VARY,
+        ACCESS_CONTROL_MAX_AGE, RETRY_AFTER, VARY,
     },
 };
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -50,14 +52,21 @@ pub(crate) struct Shared {
     guard: Guard,
     /// Set when the server stops.
     pub stop: CancellationToken,
-    /// Connections that are open.
-    pub connections: AtomicUsize,
+    /// A place for each connection that may be open.
+    pub connections: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub fn connections_open(&self) -> usize {
+        self.settings.connections_max - self.connections.available_permits()
+    }
 }
 
 impl Api {
     pub fn new(node: Arc<Node>, settings: ApiSettings, stop: CancellationToken) -> Self {
         let guard = Guard::new(&settings);
-        let shared = Arc::new(Shared { node, settings, guard, stop, connections: AtomicUsize::new(0) });
+        let connections = Arc::new(Semaphore::new(settings.connections_max));
+        let shared = Arc::new(Shared { node, settings, guard, stop, connections });
         Self { router: routes::router(shared.clone()), shared }
     }
 
@@ -85,7 +94,7 @@ impl Api {
             let mut response = if admission.is_preflight {
                 preflight()
             } else {
-                self.dispatch(head, body).await.unwrap_or_else(axum::response::IntoResponse::into_response)
+                self.dispatch(head, body).await.unwrap_or_else(IntoResponse::into_response)
             };
             response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
@@ -110,22 +119,8 @@ impl Api {
         }
     }
 
-    pub(crate) fn settings(&self) -> &ApiSettings {
-        &self.shared.settings
-    }
-
-    /// Counts a connection until the guard is dropped.
-    pub(crate) fn count_connection(&self) -> impl Drop + Send + use<> {
-        self.shared.connections.fetch_add(1, Ordering::Relaxed);
-        Counted(self.shared.clone())
-    }
-}
-
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -137,15 +132,14 @@ pub(crate) async fn within<T>(timeout: Duration, work: impl Future<Output = Resu
             let detail = format!(
                 "there was no result within {timeout:?}; a write may or may not have been kept, it can be repeated"
             );
-            let retry_after = (http::header::RETRY_AFTER, HeaderValue::from_static("1"));
-            Err(ApiError::new(error::TIMEOUT, detail).with_header(retry_after.0, retry_after.1))
+            Err(ApiError::new(error::TIMEOUT, detail).with_header(RETRY_AFTER, HeaderValue::from_static("1")))
         }
     }
 }
 
 /// Renders an error, and names the request where the client named it or something went wrong.
 fn finish(response: Result<Response, ApiError>, id: Option<RequestId>, name: &RequestName) -> Response {
-    let mut response = response.unwrap_or_else(axum::response::IntoResponse::into_response);
+    let mut response = response.unwrap_or_else(IntoResponse::into_response);
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         let id = id.unwrap_or_else(RequestId::make);
         let mut rendered = error.render(&id, name);

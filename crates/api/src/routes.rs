@@ -19,7 +19,7 @@ use axum::{
 };
 use bytes::Bytes;
 use flare_core::{OutletId, StreamId, port::Idempotency};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -70,9 +70,14 @@ async fn bounded(
         bulk::PATH => (BodyLimits::batch(settings), settings.body_timeout),
         _ => (BodyLimits::single(settings), settings.timeout),
     };
-    let (head, body) = request.into_parts();
-    let body = collect(body, limits).await?;
-    let request = Request::from_parts(head, Body::from(body));
+    let request = match *request.method() {
+        // Nothing reads their bodies.
+        Method::GET | Method::HEAD | Method::DELETE => request,
+        _ => {
+            let (head, body) = request.into_parts();
+            Request::from_parts(head, Body::from(collect(body, limits).await?))
+        }
+    };
     within(timeout, async { Ok(next.run(request).await) }).await
 }
 

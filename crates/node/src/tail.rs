@@ -99,3 +99,76 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flare_contract::make;
+    use flare_core::{DocumentNumber, document::WrittenChange, revision::Revision};
+
+    use super::*;
+
+    fn change(stream: StreamId, sequence: u64, replaces: Option<u64>) -> Arc<Change> {
+        let written = WrittenChange {
+            sequence: Sequence(sequence),
+            number: DocumentNumber(replaces.unwrap_or(sequence)),
+            revision: Revision::new(1),
+            replaces: replaces.map(Sequence),
+        };
+        let content = Some(bytes::Bytes::from(vec![b' '; 1000]));
+        Arc::new(Change::new(stream, &written, make::url("1"), make::at(0), content))
+    }
+
+    fn read(tail: &Tail, stream: StreamId, after: u64) -> Option<Vec<u64>> {
+        let changes = tail.read(stream, Sequence(after), 10)?;
+        Some(changes.iter().map(|change| change.sequence.0).collect())
+    }
+
+    #[test]
+    fn it_holds_what_came_since_it_began_and_knows_that_it_has_nothing_older() {
+        let (one, two) = (StreamId::generate(), StreamId::generate());
+        let tail = Tail::new(Sequence(10), 1 << 20);
+        tail.push(vec![change(one, 11, None), change(two, 12, None), change(one, 13, None)]);
+        assert_eq!(read(&tail, one, 10), Some(vec![11, 13]));
+        assert_eq!(read(&tail, one, 11), Some(vec![13]));
+        assert_eq!(read(&tail, one, 13), Some(vec![]));
+        assert_eq!(read(&tail, one, 9), None);
+        let quiet = StreamId::generate();
+        assert_eq!(read(&tail, quiet, 10), Some(vec![]));
+        assert_eq!(read(&tail, quiet, 9), None);
+    }
+
+    #[test]
+    fn it_forgets_from_the_old_end_and_says_so_only_to_those_who_need_it() {
+        let (one, two) = (StreamId::generate(), StreamId::generate());
+        let tail = Tail::new(Sequence(0), 3000);
+        tail.push(vec![change(one, 1, None)]);
+        tail.push((2..20).map(|sequence| change(two, sequence, None)).collect());
+        assert_eq!(read(&tail, one, 0), None);
+        assert_eq!(read(&tail, one, 1), Some(vec![]), "an outlet that has the last change needs no older one");
+        assert_eq!(read(&tail, two, 17), Some(vec![18, 19]));
+        assert_eq!(read(&tail, two, 2), None);
+    }
+
+    #[test]
+    fn an_older_change_of_the_same_document_is_marked() {
+        let one = StreamId::generate();
+        let tail = Tail::new(Sequence(0), 1 << 20);
+        let older = change(one, 1, None);
+        tail.push(vec![older.clone(), change(one, 2, None), change(one, 3, Some(1))]);
+        assert!(older.is_superseded());
+        assert!(!tail.read(one, Sequence(1), 1).unwrap()[0].is_superseded());
+    }
+
+    #[test]
+    fn after_a_reset_nobody_relies_on_it() {
+        let one = StreamId::generate();
+        let tail = Tail::new(Sequence(0), 1 << 20);
+        tail.push(vec![change(one, 1, None)]);
+        tail.reset(Sequence(5));
+        assert_eq!(read(&tail, one, 1), None);
+        assert_eq!(read(&tail, one, 5), Some(vec![]));
+        tail.push(vec![change(one, 6, None)]);
+        assert_eq!(read(&tail, one, 5), Some(vec![6]));
+        assert_eq!(read(&tail, one, 4), None);
+    }
+}

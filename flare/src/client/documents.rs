@@ -1,6 +1,6 @@
 //! `flare documents` and `flare put`.
 
-use ::http::Method;
+use ::http::{HeaderValue, Method};
 use clap::{Args, Subcommand};
 
 use super::http::{Body, segment};
@@ -9,11 +9,10 @@ use super::table::Column;
 use super::{Client, Input, Options, Page, show_fields, show_list};
 use crate::{json, terminal};
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 3] = [
     Column { title: "ID", pointer: "/id", whole: false },
     Column { title: "REVISION", pointer: "/revision", whole: false },
     Column { title: "UPDATED", pointer: "/updatedAt", whole: false },
-    Column { title: "DELETED", pointer: "/deleted", whole: false },
 ];
 
 const EXAMPLES: &str = "\
@@ -47,6 +46,12 @@ enum Command {
         /// The id of the resource
         #[arg(value_name = "RESOURCE")]
         resource: String,
+        /// Only documents whose URL begins so
+        #[arg(long, value_name = "URL")]
+        prefix: Option<String>,
+        /// Only documents that the server took in at this time or later, as in RFC 3339
+        #[arg(long, value_name = "TIME")]
+        changed_since: Option<String>,
         #[command(flatten)]
         page: Page,
     },
@@ -63,6 +68,9 @@ enum Command {
         /// The URL of the document
         #[arg(value_name = "URL")]
         id: String,
+        /// The revision at which it was deleted; without one the delete is the newest news
+        #[arg(long, value_name = "REVISION")]
+        revision: Option<HeaderValue>,
     },
     /// Write and delete many documents
     Load(Load),
@@ -112,8 +120,11 @@ impl Documents {
         let client = Client::new(&self.options)?;
         let options = &self.options;
         match self.command {
-            Command::List { resource, page } => {
-                let path = format!("/resources/{}/documents{}", segment(&resource), page.query());
+            Command::List { resource, prefix, changed_since, page } => {
+                let mut path = format!("/resources/{}/documents{}", segment(&resource), page.query());
+                for (name, value) in [("prefix", prefix), ("changedSince", changed_since)] {
+                    path.extend(value.map(|value| format!("&{name}={}", segment(&value))));
+                }
                 let answer = client.send(Method::GET, &path, None).await?;
                 show_list(options, &answer, "documents", &COLUMNS)
             }
@@ -126,8 +137,13 @@ impl Documents {
                 terminal::print(terminal::harmless(&pretty))
             }
             Command::Put(write) => write.run(&client, options).await,
-            Command::Delete { id } => {
-                let answer = client.send(Method::DELETE, &path(&id), None).await?;
+            Command::Delete { id, revision } => {
+                let answer = match revision {
+                    None => client.send(Method::DELETE, &path(&id), None).await?,
+                    Some(revision) => {
+                        client.send_with_header(Method::DELETE, &path(&id), ("flare-revision", revision)).await?
+                    }
+                };
                 show_fields(options, &answer, "accepted")
             }
             Command::Load(load) => load.run(client, options).await,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -38,8 +39,10 @@ pub enum Error {
     Refused {
         /// Its status.
         status: StatusCode,
-        /// What the server said.
+        /// What the server said, for people.
         message: String,
+        /// What the server said, as it came.
+        body: Bytes,
         /// When the server wants to be asked again.
         retry_after: Option<Duration>,
     },
@@ -94,13 +97,13 @@ impl Error {
     }
 
     /// The error of an answer that is not a success, in the words of the server if it is Flare.
-    pub fn refused(status: StatusCode, body: &[u8], retry_after: Option<Duration>) -> Self {
+    pub fn refused(status: StatusCode, body: Bytes, retry_after: Option<Duration>) -> Self {
         let number = status.as_u16();
-        let message = match serde_json::from_slice::<Wire>(body) {
+        let message = match serde_json::from_slice::<Wire>(&body) {
             Ok(Wire { error }) => format!("{} ({}, HTTP {number})", error.sentence(), harmless(&error.code)),
-            Err(_) => format!("the server answered HTTP {status}{}", excerpt(body)),
+            Err(_) => format!("the server answered HTTP {status}{}", excerpt(&body)),
         };
-        Self::Refused { status, message, retry_after }
+        Self::Refused { status, message, body, retry_after }
     }
 
     /// Whether the same request may succeed later.
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn an_answer_is_told_in_the_words_of_the_server() {
         let check = |status: u16, body: &str, expected: &str| {
-            let error = Error::refused(StatusCode::from_u16(status).unwrap(), body.as_bytes(), None);
+            let error = Error::refused(StatusCode::from_u16(status).unwrap(), body.to_owned().into(), None);
             assert_eq!(error.to_string(), expected);
         };
         check(

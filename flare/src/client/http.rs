@@ -69,13 +69,27 @@ impl Client {
 
     /// Sends a request for a path of the server and reads the whole answer; an answer that is not a success is an error.
     pub async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Bytes, Error> {
-        let exchange = self.exchange(method, path, body);
-        let answer = tokio::time::timeout(self.timeout, exchange).await;
+        self.send_request(self.request(method, path, body)?).await
+    }
+
+    /// As [`Client::send`], with a further header.
+    pub async fn send_with_header(
+        &self,
+        method: Method,
+        path: &str,
+        (name, value): (&'static str, HeaderValue),
+    ) -> Result<Bytes, Error> {
+        let mut request = self.request(method, path, None)?;
+        request.headers_mut().insert(name, value);
+        self.send_request(request).await
+    }
+
+    async fn send_request(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
+        let answer = tokio::time::timeout(self.timeout, self.exchange(request)).await;
         answer.unwrap_or_else(|_| Err(Error::Timeout { server: self.server.to_string(), after: self.timeout }))
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<Body>) -> Result<Bytes, Error> {
-        let request = self.request(method, path, body)?;
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
         let answer = self.pool.request(request).await;
         let answer = answer.map_err(|cause| Error::unreachable(&self.server, &cause))?;
         let (head, body) = answer.into_parts();
@@ -85,7 +99,7 @@ impl Client {
             return Ok(body);
         }
         let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Err(Error::refused(head.status, &body, retry_after.map(Duration::from_secs)))
+        Err(Error::refused(head.status, body, retry_after.map(Duration::from_secs)))
     }
 
     fn request(&self, method: Method, path: &str, body: Option<Body>) -> Result<Request<Full<Bytes>>, Error> {

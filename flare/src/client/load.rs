@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::http::Method;
+use ::http::{Method, StatusCode};
 use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
@@ -39,6 +39,7 @@ const HELP: &str = "\
 Every line is a document to write or to delete:
   {\"id\": \"http://api.company.com/users/1\", \"document\": {\"id\": 1, \"revision\": 7}}
   {\"id\": \"http://api.company.com/users/2\", \"delete\": true}
+  {\"id\": \"http://api.company.com/users/3\", \"delete\": true, \"revision\": 8}
 
 Lines that fail are told on standard error with their numbers, and the others are loaded. With --json \
 they are told on standard output, one JSON object per line, and the last line is the summary. Loading a \
@@ -77,6 +78,14 @@ struct Answer {
     failed: u64,
     #[serde(default)]
     errors: Vec<LineError>,
+}
+
+impl Answer {
+    /// A server that took no line at all answers with 422, and with a report nevertheless.
+    fn of_refusal(error: &Error) -> Option<Self> {
+        let Error::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, body, .. } = error else { return None };
+        serde_json::from_slice(body).ok().filter(|answer: &Self| !answer.errors.is_empty())
+    }
 }
 
 /// A line that the server did not take.
@@ -171,8 +180,10 @@ impl Sender {
 
     async fn send_once(&self, body: Bytes) -> Result<Answer, Error> {
         let body = Body { kind: NDJSON, bytes: body };
-        let answer = self.client.send(Method::POST, "/documents", Some(body)).await?;
-        serde_json::from_slice(&answer).map_err(|_| Error::Foreign)
+        match self.client.send(Method::POST, "/documents", Some(body)).await {
+            Ok(answer) => serde_json::from_slice(&answer).map_err(|_| Error::Foreign),
+            Err(error) => Answer::of_refusal(&error).ok_or(error),
+        }
     }
 }
 
@@ -216,11 +227,13 @@ impl Tally {
                 self.accepted += answer.accepted;
                 self.unchanged += answer.unchanged;
                 self.failed += answer.failed;
+                let told = answer.errors.len() as u64;
                 for LineError { line, id, error } in answer.errors {
                     let line = line.checked_sub(1).and_then(|index| batch.lines.get(index)).copied().unwrap_or(0);
                     let wire = json!({ "code": error.code, "title": error.title, "detail": error.detail });
                     self.line_failed(line, id.as_deref(), &error.sentence(), &wire)?;
                 }
+                self.not_told(&batch, answer.failed.saturating_sub(told));
             }
             Err(error) => {
                 self.failed += batch.lines.len() as u64;
@@ -242,6 +255,15 @@ impl Tally {
         let id = id.map(|id| format!("{}: ", harmless(id))).unwrap_or_default();
         self.bar.suspend(|| terminal::note(format!("{}:{line}: {id}{}", self.name, harmless(sentence))));
         Ok(())
+    }
+
+    /// Servers list only the first failures of a request.
+    fn not_told(&self, batch: &Batch, count: u64) {
+        if let (1.., Some(first), Some(last)) = (count, batch.lines.first(), batch.lines.last()) {
+            let name = &self.name;
+            let text = format!("{name}: {count} more of the lines {first} to {last} failed; --batch 100 tells each of them");
+            self.bar.suspend(|| terminal::note(text));
+        }
     }
 
     fn finish(self) -> anyhow::Result<()> {

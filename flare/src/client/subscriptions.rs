@@ -90,7 +90,7 @@ struct Create {
     #[arg(value_name = "ENDPOINT", required_unless_present = "file")]
     endpoint: Option<String>,
 
-    /// A name for people
+    /// A name for people [default: the endpoint]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -102,8 +102,12 @@ struct Create {
     #[arg(long = "header", value_name = "HEADER", value_parser = header)]
     headers: Vec<(String, String)>,
 
+    /// The secret of its signatures; without one the server makes one and shows it now
+    #[arg(long, value_name = "WHSEC")]
+    secret: Option<String>,
+
     /// Read the subscription as JSON from a file, or from standard input with -
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "name", "method", "headers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "name", "method", "headers", "secret"])]
     file: Option<Input>,
 }
 
@@ -124,9 +128,10 @@ impl Create {
             }
             endpoint["headers"] = Value::Object(headers);
         }
-        let mut subscription = json!({ "endpoint": endpoint });
-        if let Some(name) = &self.name {
-            subscription["name"] = json!(name);
+        let name = self.name.as_ref().or(self.endpoint.as_ref());
+        let mut subscription = json!({ "name": name, "endpoint": endpoint });
+        if let Some(secret) = &self.secret {
+            subscription["secret"] = json!(secret);
         }
         Ok(Body::json(subscription.to_string()))
     }
@@ -186,14 +191,19 @@ mod tests {
             name: Some("n".to_owned()),
             method: Some("PUT".to_owned()),
             headers: vec![header("A: b").unwrap(), header("A:c:d").unwrap()],
+            secret: Some("whsec_x".to_owned()),
             file: None,
         };
         let body: Value = serde_json::from_slice(&create.body().unwrap().bytes).unwrap();
         let expected = json!({
             "name": "n",
+            "secret": "whsec_x",
             "endpoint": { "url": "http://a/{id}", "method": "put", "headers": { "A": ["b", "c:d"] } },
         });
         assert_eq!(body, expected);
+        let create = Create { name: None, ..create };
+        let body: Value = serde_json::from_slice(&create.body().unwrap().bytes).unwrap();
+        assert_eq!(body["name"], "http://a/{id}");
         assert!(header("nothing").is_err());
         assert!(header(": value").is_err());
     }

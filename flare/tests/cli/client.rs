@@ -92,6 +92,13 @@ fn documents_are_written_from_a_file_or_standard_input() {
     let (ran, request) = ask(("202 Accepted", ""), &["documents", "delete", "http://a.com/users/1?x=y"]);
     assert_eq!(request.line, format!("DELETE {path}"));
     assert_eq!(ran.succeeded(), "accepted\n");
+    let arguments = ["documents", "delete", "http://a.com/users/1?x=y", "--revision", "8"];
+    let (_, request) = ask(("202 Accepted", ""), &arguments);
+    assert_eq!(request.header("flare-revision"), Some("8"));
+    let arguments = ["documents", "list", "r", "--prefix", "http://a.com/", "--changed-since", "2026-01-01T00:00:00Z"];
+    let (_, request) = ask(("200 OK", "{}"), &arguments);
+    let query = "offset=0&prefix=http%3A%2F%2Fa.com%2F&changedSince=2026-01-01T00%3A00%3A00Z";
+    assert_eq!(request.line, format!("GET /resources/r/documents?{query}"));
 }
 
 #[test]

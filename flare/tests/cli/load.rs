@@ -54,6 +54,21 @@ error: 3 of the lines of standard input failed\n";
 }
 
 #[test]
+fn a_batch_of_which_nothing_was_taken_is_told_line_by_line() {
+    let refusal = r#"{"error":{"code":"bulk.none-accepted","title":"none","detail":""},"accepted":0,"unchanged":0,"failed":3,
+        "errors":[{"line":1,"id":null,"error":{"code":"x","title":"bad","detail":"very"}}]}"#;
+    let accepted = r#"{"accepted":1,"unchanged":0,"failed":0,"errors":[]}"#;
+    let input = "{\"id\":\"a\"}\n".repeat(4);
+    let (ran, bodies) = load(&[("422 Unprocessable Entity", refusal), ("202 Accepted", accepted)], &["--batch", "3"], &input);
+    assert_eq!((ran.code, ran.out.as_str(), bodies.len()), (Some(1), "1 accepted, 0 unchanged, 3 failed\n", 2));
+    insta::assert_snapshot!(ran.err, @r"
+    standard input:1: bad: very
+    standard input: 2 more of the lines 1 to 3 failed; --batch 100 tells each of them
+    error: 3 of the lines of standard input failed
+    ");
+}
+
+#[test]
 fn a_busy_server_is_asked_again() {
     let answers = [
         ("503 Service Unavailable\r\nretry-after: 0", ""),

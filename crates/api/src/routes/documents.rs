@@ -22,7 +22,7 @@ use crate::{
     api::{Shared, within},
     body::{BodyLimits, collect},
     error::{self, ApiError, Subject},
-    openapi::{Asked, Listed, Named},
+    openapi::{Listed, Named},
     parameters::{PageQuery, Parameters},
     wire::{
         document::{Document, DocumentList},
@@ -115,11 +115,11 @@ async fn delete(shared: &Shared, url: DocumentUrl, revision: Option<&HeaderValue
 async fn show(shared: &Shared, url: &DocumentUrl) -> Result<Response, ApiError> {
     let stream = shared.node.stream_of(url).ok_or_else(|| IntakeError::NoResource(url.clone()))?;
     let found = shared.node.document(stream.id, url).await.map_err(|error| ApiError::of(&error, Subject::Document))?;
-    let Some((change, content)) = found.and_then(|change| Some((change.content.clone()?, change)).map(|(c, d)| (d, c))) else {
+    let Some(change) = found else {
         return Err(ApiError::new(error::DOCUMENT_NOT_FOUND, format!("document {url} does not exist")));
     };
     let revision = stream.change.format.render(change.revision);
-    let mut response = Response::new(Body::from(content));
+    let mut response = Response::new(Body::from(change.content.unwrap_or_default()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(FLARE_REVISION, ascii(revision.trim_matches('"')));

@@ -1,6 +1,6 @@
 //! What the node says about itself, and the pages that describe the API.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
@@ -50,7 +50,7 @@ pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response
         node: NodeShown {
             state: if shared.stop.is_cancelled() { "stopping" } else { "running" },
             pid: std::process::id(),
-            connections: shared.connections.load(Ordering::Relaxed) as u64,
+            connections: shared.connections_open() as u64,
         },
         repository: RepositoryShown {
             engine: status.engine,

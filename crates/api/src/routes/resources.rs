@@ -35,6 +35,7 @@ use crate::{
             ("Location" = String, description = "Its path"),
             ("Idempotency-Replayed" = String, description = "`true` if an earlier request made it"))),
         (status = 409, description = "Another resource could match the same URLs", body = error::ErrorAnswer),
+        (status = 422, description = "A value cannot be, or the idempotency key is taken", body = error::ErrorAnswer),
         Described))]
 pub(crate) async fn create(
     State(shared): State<Arc<Shared>>,

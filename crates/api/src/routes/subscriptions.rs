@@ -41,6 +41,7 @@ use crate::{
             ("Idempotency-Replayed" = String, description = "`true` if an earlier request made it"))),
         (status = 404, description = "No such resource", body = error::ErrorAnswer),
         (status = 409, description = "The idempotency key made a subscription that is gone", body = error::ErrorAnswer),
+        (status = 422, description = "A value cannot be, or the idempotency key is taken", body = error::ErrorAnswer),
         Described))]
 pub(crate) async fn create(
     State(shared): State<Arc<Shared>>,
@@ -104,6 +105,7 @@ pub(crate) async fn show(
     responses(
         (status = 200, description = "What it is now", body = Subscription),
         (status = 404, description = "No such resource or subscription", body = error::ErrorAnswer),
+        (status = 422, description = "A value cannot be", body = error::ErrorAnswer),
         Described))]
 pub(crate) async fn update(
     State(shared): State<Arc<Shared>>,

@@ -1,0 +1,8 @@
+//! The API over a real node with the memory engine, one request at a time.
+
+mod bulk;
+mod documents;
+mod lab;
+mod overview;
+mod resources;
+mod subscriptions;
