@@ -62,6 +62,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// The error with its causes in its message.
+#[allow(clippy::needless_pass_by_value, reason = "it is made for map_err")]
 fn whole(error: flare_core::Error) -> anyhow::Error {
     anyhow::Error::msg(error.chain())
 }

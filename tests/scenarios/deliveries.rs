@@ -99,6 +99,30 @@ async fn success_and_discard_are_what_the_subscription_says() {
 }
 
 #[tokio::test]
+async fn a_document_that_was_given_up_is_told_again_at_its_next_revision() {
+    let (receiver, flare) = (Receiver::start().await, Flare::start().await);
+    let resource = flare.resource(USERS).await;
+    let two_retries = json!({ "delivery": { "retry": {
+        "minDelayTarget": 1, "maxDelayTarget": 1, "numRetries": 2, "numNoDelayRetries": 2,
+        "numMinDelayRetries": 0, "numMaxDelayRetries": 0,
+    } } });
+    flare.subscribe_with(&resource, "a", &receiver.url("/a/{id}"), &two_retries).await;
+    receiver.reply_in_turn("/a/1", [500, 500, 500].map(Reply::Status));
+    flare.put(&user(1), 1).await;
+    receiver.wait("three attempts", |records| records.count("/a/1") == 3).await;
+    for number in 2..10 {
+        flare.put(&user(number), 1).await;
+        receiver.wait_revision(&format!("/a/{number}"), &user(number), 1).await;
+    }
+    flare.put(&user(1), 2).await;
+    receiver.wait_revision("/a/1", &user(1), 2).await;
+    // It never had revision 1, so revision 2 is a create.
+    let story = receiver.records().story("/a/1", &user(1));
+    let create = |revision| ("create".to_owned(), revision);
+    assert_eq!(story, [create(1), create(1), create(1), create(2)]);
+}
+
+#[tokio::test]
 async fn a_redirect_is_a_failure_and_is_not_followed() {
     let (receiver, flare) = (Receiver::start().await, Flare::start().await);
     let resource = flare.resource(USERS).await;

@@ -119,6 +119,32 @@ async fn ten_kills_under_load_lose_nothing_and_turn_nothing_around() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stops_under_load_lose_nothing_and_repeat_nothing() {
+    let receiver = Receiver::start().await;
+    let mut flare = Flare::start().await;
+    let resource = flare.resource(USERS).await;
+    flare.subscribe(&resource, "a", &receiver.url("/a")).await;
+    let mut load = Load::start(&flare.client());
+    for _ in 0..3 {
+        load.accepted_more(ACCEPTED_BETWEEN_KILLS).await;
+        assert_eq!(flare.stop().await.code(), Some(0));
+        flare.start_again().await;
+    }
+    let acknowledged = load.end().await;
+    receiver
+        .wait("every acknowledged revision", |records| {
+            let newest = |document| records.newest("/a", &user(document)).unwrap_or(0);
+            acknowledged.iter().enumerate().all(|(document, revision)| newest(document) >= *revision)
+        })
+        .await;
+    let records = receiver.records();
+    for document in 0..DOCUMENTS {
+        let revisions = records.revisions("/a", &user(document));
+        assert!(revisions.is_sorted_by(|one, next| one < next), "{}: {revisions:?}", user(document));
+    }
+}
+
 #[tokio::test]
 async fn a_document_is_there_after_a_kill_right_after_its_acknowledgement() {
     let mut flare = Flare::start().await;

@@ -1,5 +1,7 @@
 //! Promise 7: a restart needs no hands.
 
+use std::time::Duration;
+
 use flare_tests::{Flare, Gate, Receiver, Reply, quick_retries, run_to_end};
 use serde_json::json;
 
@@ -52,6 +54,28 @@ async fn after_a_kill_waiting_retries_go_on_by_themselves() {
     receiver.wait_revision("/a", &user(0), 2).await;
     let story = receiver.records().story("/a", &user(0));
     assert_eq!(story.last(), Some(&("update".to_owned(), 2)), "{story:?}");
+}
+
+#[tokio::test]
+async fn a_kill_does_not_repeat_what_was_delivered_long_before() {
+    const DOCUMENTS: usize = 20;
+    let receiver = Receiver::start().await;
+    let mut flare = Flare::configured("[delivery]\nrecord-delay = \"10ms\"\n").await;
+    let resource = flare.resource(USERS).await;
+    flare.subscribe(&resource, "a", &receiver.url("/a")).await;
+    for number in 0..DOCUMENTS {
+        flare.put(&user(number), 1).await;
+    }
+    receiver.wait("all documents", |records| records.documents("/a") == DOCUMENTS).await;
+    // The time that a delivery may stay unrecorded is the subject; it is exceeded by far.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    flare.kill().await;
+    flare.start_again().await;
+    for number in 0..DOCUMENTS {
+        flare.put(&user(number), 2).await;
+        receiver.wait_revision("/a", &user(number), 2).await;
+        assert_eq!(receiver.records().revisions("/a", &user(number)), [1, 2]);
+    }
 }
 
 #[tokio::test]

@@ -115,6 +115,8 @@ impl Flare {
         command.arg("start").arg("--config").arg(self.folder.path().join("flare.toml"));
         command.arg("--addr").arg(listen).arg("--data").arg(&self.data);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
+        // The log shall fit into the failure of a scenario.
+        command.env("RUST_BACKTRACE", "0");
         // What the shell of the developer says about a server is not meant for this one.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"FLARE_")) {
             command.env_remove(name);
@@ -251,6 +253,9 @@ impl Drop for Flare {
         }
         if std::thread::panicking() {
             eprintln!("{}", self.log_tail());
+        } else {
+            // Whatever the scenario saw, a server that panicked is broken.
+            assert!(!self.log().contains("panicked at"), "the server panicked\n{}", self.log_tail());
         }
     }
 }

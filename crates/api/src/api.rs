@@ -17,13 +17,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use flare_node::Node;
+use flare_node::{Node, Supervisor};
 use futures_util::FutureExt;
 use http::{
     HeaderValue, Method, Request, StatusCode, Uri,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_MAX_AGE, RETRY_AFTER, VARY,
+        ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, RETRY_AFTER, VARY,
     },
 };
 use tokio::sync::Semaphore;
@@ -50,6 +50,7 @@ pub(crate) struct Shared {
     pub node: Arc<Node>,
     pub settings: ApiSettings,
     guard: Guard,
+    pub supervisor: Supervisor,
     /// Set when the server stops.
     pub stop: CancellationToken,
     /// A place for each connection that may be open.
@@ -63,10 +64,10 @@ impl Shared {
 }
 
 impl Api {
-    pub fn new(node: Arc<Node>, settings: ApiSettings, stop: CancellationToken) -> Self {
+    pub fn new(node: Arc<Node>, settings: ApiSettings, supervisor: Supervisor, stop: CancellationToken) -> Self {
         let guard = Guard::new(&settings);
         let connections = Arc::new(Semaphore::new(settings.connections_max));
-        let shared = Arc::new(Shared { node, settings, guard, stop, connections });
+        let shared = Arc::new(Shared { node, settings, guard, supervisor, stop, connections });
         Self { router: routes::router(shared.clone()), shared }
     }
 
@@ -143,6 +144,8 @@ fn finish(response: Result<Response, ApiError>, id: Option<RequestId>, name: &Re
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         let id = id.unwrap_or_else(RequestId::make);
         let mut rendered = error.render(&id, name);
+        // What was added on the way out stays, but for the length of the body that is replaced.
+        response.headers_mut().remove(CONTENT_LENGTH);
         rendered.headers_mut().extend(std::mem::take(response.headers_mut()));
         rendered.headers_mut().insert(request_id::HEADER, id.header());
         return rendered;

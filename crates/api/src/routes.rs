@@ -19,9 +19,11 @@ use axum::{
 };
 use bytes::Bytes;
 use flare_core::{OutletId, StreamId, port::Idempotency};
+use flare_node::{Supervisor, supervisor::Failure};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use crate::{
     api::{Shared, within},
@@ -70,15 +72,27 @@ async fn bounded(
         bulk::PATH => (BodyLimits::batch(settings), settings.body_timeout),
         _ => (BodyLimits::single(settings), settings.timeout),
     };
-    let request = match *request.method() {
-        // Nothing reads their bodies.
-        Method::GET | Method::HEAD | Method::DELETE => request,
-        _ => {
-            let (head, body) = request.into_parts();
-            Request::from_parts(head, Body::from(collect(body, limits).await?))
-        }
-    };
-    within(timeout, async { Ok(next.run(request).await) }).await
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        // Nothing reads the body.
+        return within(timeout, async { Ok(next.run(request).await) }).await;
+    }
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head, Body::from(collect(body, limits).await?));
+    within(timeout, to_its_end(&shared.supervisor, next.run(request))).await
+}
+
+/// Runs a write in a task of its own: when the client goes away or the time is up, only the waiting ends. A write that
+/// was dropped half way could leave the node's memory and its store apart.
+async fn to_its_end(
+    supervisor: &Supervisor,
+    write: impl Future<Output = Response> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let (tell, told) = oneshot::channel();
+    supervisor.spawn("http write", Failure::IsLogged, async move {
+        // Nobody may be waiting any more.
+        let _ = tell.send(write.await);
+    });
+    told.await.map_err(|_| ApiError::internal("a handler panicked"))
 }
 
 async fn unknown_path(request: Request) -> ApiError {

@@ -59,7 +59,7 @@ impl Server {
     fn new(node: Arc<Node>, settings: ApiSettings, supervisor: Supervisor, stop: CancellationToken) -> Self {
         Self {
             protocol: connection::protocol(&settings, &supervisor),
-            api: Api::new(node, settings, stop.clone()),
+            api: Api::new(node, settings, supervisor.clone(), stop.clone()),
             supervisor,
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             stop,

@@ -2,7 +2,8 @@
 
 mod bulk;
 mod documents;
-mod lab;
+mod faults;
+pub(crate) mod lab;
 mod overview;
 mod resources;
 mod subscriptions;

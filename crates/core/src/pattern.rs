@@ -66,6 +66,9 @@ impl Pattern {
         if origin.rest.contains('?') {
             return Err(PatternError::Query { pattern: excerpt(text) });
         }
+        if origin.rest.contains('#') {
+            return Err(UrlError::Fragment { url: excerpt(text) }.into());
+        }
         let mut normal = String::with_capacity(text.len() + 1);
         origin.write(&mut normal);
         let origin_bytes = normal.len();

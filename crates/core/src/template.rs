@@ -50,12 +50,13 @@ impl Template {
         self.parts.iter().all(|part| matches!(part, Part::Literal(_)))
     }
 
-    /// The text with the captured segments as they stand in the URL, percent-encoded.
+    /// The text with the captured segments as they stand in the URL, percent-encoded. In a query string what would end
+    /// a value there is encoded too, so that a document's name cannot add parameters.
     ///
     /// The captures must be those of the pattern that the template was parsed with; a placeholder that other captures
     /// lack becomes nothing.
     pub fn expand(&self, captures: &Captures<'_>) -> Cow<'_, str> {
-        self.expand_with(captures, |value, out| out.push_str(value))
+        self.expand_with(captures, push_encoded)
     }
 
     /// The text with the captured segments percent-decoded. Bytes that are not UTF-8 stay escaped.
@@ -79,6 +80,21 @@ impl Template {
             }
         }
         Cow::Owned(out)
+    }
+}
+
+fn push_encoded(value: &str, out: &mut String) {
+    if !out.contains('?') {
+        return out.push_str(value);
+    }
+    for character in value.chars() {
+        match character {
+            '&' => out.push_str("%26"),
+            '=' => out.push_str("%3D"),
+            '+' => out.push_str("%2B"),
+            ';' => out.push_str("%3B"),
+            other => out.push(other),
+        }
     }
 }
 
@@ -185,6 +201,15 @@ mod tests {
         let template = Template::parse(text, &pattern()).unwrap_or_else(|error| panic!("{text:?}: {error}"));
         assert_eq!(template.as_str(), text);
         expand(&template, &pattern().capture(&url).unwrap())
+    }
+
+    #[test]
+    fn a_segment_in_a_query_string_cannot_add_parameters() {
+        let pattern = Pattern::parse("http://api/users/{id}").unwrap();
+        let template = Template::parse("http://client/{id}?user={id}&x=1", &pattern).unwrap();
+        let url = crate::url::DocumentUrl::parse("http://api/users/a&b=c+d;e").unwrap();
+        let expanded = template.expand(&pattern.capture(&url).unwrap()).into_owned();
+        assert_eq!(expanded, "http://client/a&b=c+d;e?user=a%26b%3Dc%2Bd%3Be&x=1");
     }
 
     #[test]

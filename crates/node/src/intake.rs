@@ -13,7 +13,7 @@ use flare_core::{
 };
 use jiff::Timestamp;
 
-use crate::registry::Registry;
+use crate::{clock, registry::Registry};
 
 /// What a publisher says about one document, before its stream is known.
 #[derive(Clone, Debug)]
@@ -55,14 +55,14 @@ impl Intake {
     /// Resolves when the news is durable.
     pub async fn take(&self, news: DocumentNews) -> Result<Written, IntakeError> {
         let url = news.url().clone();
-        let write = self.prepare(news, Timestamp::now())?;
+        let write = self.prepare(news, clock::now())?;
         let written = self.documents.write(vec![write]).await.map_err(|error| gone_or_failed(error, &url))?;
         written.into_iter().next().ok_or_else(|| Error::internal("the store did not answer a write").into())
     }
 
     /// Takes in what can be, in one durable step, and says of each what became of it.
     pub async fn take_all(&self, news: Vec<DocumentNews>) -> Result<Vec<Result<Written, IntakeError>>, Error> {
-        let at = Timestamp::now();
+        let at = clock::now();
         let mut results = Vec::with_capacity(news.len());
         let mut writes = Vec::with_capacity(news.len());
         for one in news {

@@ -3,6 +3,7 @@
 //! It knows the ports of the core and HTTP as a client. It does not know which engine is behind the ports, nor what
 //! its own API looks like on the wire.
 
+mod clock;
 mod delivery;
 mod intake;
 mod node;

@@ -8,6 +8,7 @@ use flare_core::{
     document::{Change, Written},
     outlet::{Content, DataValue, DeliveryPolicy, Endpoint, Outlet, Secret},
     pattern::Pattern,
+    pattern_index::Overlap,
     port::{DocumentPage, DocumentQuery, Idempotency, Inserted, Store},
     stream::Stream,
     url::DocumentUrl,
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use crate::{
+    clock,
     delivery::Delivery,
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
@@ -108,7 +110,7 @@ impl Node {
             intake,
             delivery,
             administration: Mutex::new(()),
-            started_at: Timestamp::now(),
+            started_at: clock::now(),
         }))
     }
 
@@ -138,17 +140,13 @@ impl Node {
             id: StreamId::generate(),
             endpoint: new.endpoint,
             change: new.change,
-            created_at: Timestamp::now(),
+            created_at: clock::now(),
         });
         // Memory first: it knows whether the endpoint is free. A repeated request finds it taken by what it made.
         let claimed = self.registry.insert_stream(stream.clone());
-        if let (Err(overlap), None) = (&claimed, &once) {
-            return Err(taken(&stream, &overlap.to_string()));
-        }
-        let inserted = if claimed.is_err() {
-            self.find_repeated_stream(&stream, once).await
-        } else {
-            self.store.streams.insert(&stream, once).await
+        let inserted = match &claimed {
+            Ok(()) => self.store.streams.insert(&stream, once).await,
+            Err(overlap) => self.find_repeated_stream(&stream, overlap, once).await,
         };
         match inserted {
             Ok(Inserted::New) => Ok(Created::New(stream)),
@@ -169,13 +167,17 @@ impl Node {
     }
 
     /// The endpoint is taken: right only if the same request took it before.
-    async fn find_repeated_stream(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
-        let overlap = |id: &str| taken(stream, id);
-        let Some(once) = once else { return Err(overlap("another resource")) };
-        match self.store.streams.made_by(&once).await? {
-            Some(id) => Ok(Inserted::Before(id)),
-            None => Err(overlap("another resource")),
-        }
+    async fn find_repeated_stream(
+        &self,
+        stream: &Stream,
+        overlap: &Overlap,
+        once: Option<Idempotency>,
+    ) -> Result<Inserted<StreamId>> {
+        let made = match &once {
+            Some(once) => self.store.streams.made_by(once).await?,
+            None => None,
+        };
+        made.map(Inserted::Before).ok_or_else(|| taken(stream, &overlap.existing))
     }
 
     pub fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
@@ -203,7 +205,7 @@ impl Node {
         once: Option<Idempotency>,
     ) -> Result<Created<Arc<Outlet>>> {
         let _one_at_a_time = self.administration.lock().await;
-        let now = Timestamp::now();
+        let now = clock::now();
         let secret = new.secret.map_or_else(generate_secret, Ok)?;
         let outlet = Arc::new(Outlet {
             id: OutletId::generate(),
@@ -242,7 +244,7 @@ impl Node {
             content: new.content,
             data: new.data,
             secret: new.secret.unwrap_or_else(|| present.secret.clone()),
-            updated_at: Timestamp::now(),
+            updated_at: clock::now(),
             ..(*present).clone()
         });
         self.store.outlets.update(&outlet).await?;
@@ -299,7 +301,7 @@ impl Node {
 }
 
 fn taken(stream: &Stream, by: &str) -> Error {
-    Error::conflict(format!("the endpoint {} could match the same URLs as {by}", stream.endpoint.as_str()))
+    Error::conflict(format!("the endpoint {} could match the same URLs as {by}, which is there", stream.endpoint))
 }
 
 fn gone(what: &str, id: &str) -> Error {

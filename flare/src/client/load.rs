@@ -261,7 +261,8 @@ impl Tally {
     fn not_told(&self, batch: &Batch, count: u64) {
         if let (1.., Some(first), Some(last)) = (count, batch.lines.first(), batch.lines.last()) {
             let name = &self.name;
-            let text = format!("{name}: {count} more of the lines {first} to {last} failed; --batch 100 tells each of them");
+            let text =
+                format!("{name}: {count} more of the lines {first} to {last} failed; --batch 100 tells each of them");
             self.bar.suspend(|| terminal::note(text));
         }
     }

@@ -40,7 +40,7 @@ fn lines_that_fail_are_told_with_their_numbers() {
     let (ran, _) = load(&[("202 Accepted", answer)], &[], INPUT);
     assert_eq!(ran.code, Some(1));
     assert_eq!(ran.out, "1 accepted, 0 unchanged, 3 failed\n");
-    let expected = "standard input:4: expected ident at line 1 column 2; expected {\"id\": URL, \"document\": {…}} or {\"id\": URL, \"delete\": true}
+    let expected = "standard input:4: expected ident at column 2; a line is {\"id\": URL, \"document\": {…}} or {\"id\": URL, \"delete\": true}
 standard input:3: b: bad: very
 standard input:5: c: worse
 error: 3 of the lines of standard input failed\n";
@@ -59,7 +59,8 @@ fn a_batch_of_which_nothing_was_taken_is_told_line_by_line() {
         "errors":[{"line":1,"id":null,"error":{"code":"x","title":"bad","detail":"very"}}]}"#;
     let accepted = r#"{"accepted":1,"unchanged":0,"failed":0,"errors":[]}"#;
     let input = "{\"id\":\"a\"}\n".repeat(4);
-    let (ran, bodies) = load(&[("422 Unprocessable Entity", refusal), ("202 Accepted", accepted)], &["--batch", "3"], &input);
+    let (ran, bodies) =
+        load(&[("422 Unprocessable Entity", refusal), ("202 Accepted", accepted)], &["--batch", "3"], &input);
     assert_eq!((ran.code, ran.out.as_str(), bodies.len()), (Some(1), "1 accepted, 0 unchanged, 3 failed\n", 2));
     insta::assert_snapshot!(ran.err, @r"
     standard input:1: bad: very

@@ -95,7 +95,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, ApiError> {
     let outlets = shared.node.outlets(id, 0, 0).ok_or_else(|| no_resource(&id))?;
     if outlets.total > 0 {
-        let detail = format!("resource {id} has {} subscriptions; delete them first", outlets.total);
+        let detail = format!("resource {id} still has subscriptions, {} in all; delete them first", outlets.total);
         return Err(ApiError::new(error::RESOURCE_CONFLICT, detail));
     }
     shared.node.delete_stream(id).await.map_err(|error| ApiError::of(&error, Subject::Resource))?;

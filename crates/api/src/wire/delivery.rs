@@ -17,11 +17,9 @@ const STATUSES_MAX: usize = 64;
 #[serde(deny_unknown_fields)]
 #[schema(as = Delivery)]
 pub(crate) struct NewDelivery {
-    /// Status codes that mean delivered; any 2xx if it is absent or empty.
-    #[schema(max_items = 64, schema_with = statuses_schema)]
+    #[schema(schema_with = success_schema)]
     pub success: Option<Vec<u64>>,
-    /// Status codes that mean: give up on this revision, quietly.
-    #[schema(max_items = 64, schema_with = statuses_schema)]
+    #[schema(schema_with = discard_schema)]
     pub discard: Option<Vec<u64>>,
     /// How long the client has to answer: a whole number with `ms`, `s`, `m` or `h`.
     #[schema(pattern = "^[0-9]+(ms|s|m|h)$", examples("15s"))]
@@ -180,11 +178,20 @@ impl From<&DeliveryPolicy> for DeliveryShown {
     }
 }
 
-fn statuses_schema() -> utoipa::openapi::schema::Array {
+fn success_schema() -> utoipa::openapi::schema::Array {
+    statuses_schema("Status codes that mean delivered; any 2xx if it is absent or empty.")
+}
+
+fn discard_schema() -> utoipa::openapi::schema::Array {
+    statuses_schema("Status codes that mean: give up on this revision, quietly.")
+}
+
+fn statuses_schema(description: &str) -> utoipa::openapi::schema::Array {
     use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
     let status = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(100)).maximum(Some(599));
     ArrayBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .description(Some(description))
         .items(status)
         .max_items(Some(STATUSES_MAX))
         .build()

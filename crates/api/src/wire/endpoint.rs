@@ -108,15 +108,31 @@ impl NewActions {
 
 fn read_url(field: &str, text: &str, pattern: &Pattern) -> Result<Template, Refusal> {
     let template = Template::parse(text, pattern).map_err(|error| Refusal::because(field, error))?;
-    let origin = text.split_once("://").map_or("", |(_, rest)| rest).split(['/', '?', '#']).next().unwrap_or_default();
-    if origin.contains(['{', '}']) {
-        let allowed = "a URL whose host and port are literal: wildcards may stand in path and query only";
-        return Err(Refusal::of(field, text, allowed));
-    }
+    check_origin(field, text)?;
     let sample = expand_sample(&template, pattern);
     let url = DocumentUrl::parse(&sample).map_err(|error| Refusal::because(field, error))?;
     url.as_str().parse::<Uri>().map_err(|error| Refusal::because(field, format_args!("{url} cannot be called: {error}")))?;
     Ok(template)
+}
+
+/// Where a push goes is fixed; wildcards only choose among the pages of one server.
+fn check_origin(field: &str, text: &str) -> Result<(), Refusal> {
+    let scheme = text.split_once("://").filter(|(scheme, _)| {
+        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+    });
+    let Some((_, rest)) = scheme else {
+        return Err(Refusal::of(field, text, "an absolute URL that starts with http:// or https://"));
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        // It may be a password, so the message leaves it out.
+        return Err(Refusal(format!("{field} has user information before the host: use an Authorization header instead")));
+    }
+    if authority.contains(['{', '}']) {
+        let allowed = "a URL whose host and port are literal: wildcards may stand in path and query only";
+        return Err(Refusal::of(field, text, allowed));
+    }
+    Ok(())
 }
 
 /// The template as it would be for a document whose wildcards stand for something plain.

@@ -22,15 +22,15 @@ pub(crate) fn read<T: DeserializeOwned>(json: &[u8], depth_max: usize) -> Result
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let Object(value) = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
-        explain(&path, &error.into_inner())
+        explain("the body", &path, &error.into_inner())
     })?;
-    deserializer.end().map_err(|error| explain(".", &error))?;
+    deserializer.end().map_err(|error| explain("the body", ".", &error))?;
     Ok(value)
 }
 
 /// Reads one item of a batch, whose place is told by others.
 pub(crate) fn read_item<'j, T: Deserialize<'j>>(json: &'j str) -> Result<T, ApiError> {
-    serde_json::from_str::<Object<T>>(json).map(|Object(value)| value).map_err(|error| explain(".", &error))
+    serde_json::from_str::<Object<T>>(json).map(|Object(value)| value).map_err(|error| explain("the item", ".", &error))
 }
 
 /// For a field whose type is a structure: it must be an object. Serde itself would also take an array of the values.
@@ -92,10 +92,10 @@ fn check_depth(json: &[u8], depth_max: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Turns what serde says into an answer. The path is that of the value; "." is the body itself.
-fn explain(path: &str, error: &serde_json::Error) -> ApiError {
+/// Turns what serde says into an answer. The path is that of the value; "." is the whole itself.
+fn explain(whole: &str, path: &str, error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
-        let detail = format!("the body is not well-formed JSON: {error}");
+        let detail = format!("{whole} is not well-formed JSON: {error}");
         return ApiError::new(error::INVALID_JSON, detail);
     }
     let message = error.to_string();
@@ -108,7 +108,7 @@ fn explain(path: &str, error: &serde_json::Error) -> ApiError {
         let detail = format!("{} is missing, it is required", join(path, field));
         return ApiError::new(error::MISSING_FIELD, detail);
     }
-    let detail = format!("{}: {}", if path == "." { "the body" } else { path }, plain(message));
+    let detail = format!("{}: {}", if path == "." { whole } else { path }, plain(message));
     ApiError::new(error::INVALID_FIELD, detail)
 }
 

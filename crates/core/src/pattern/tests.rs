@@ -95,6 +95,7 @@ fn what_is_not_a_pattern_is_refused_with_what_is_allowed() {
     refuse("http://api/{id}/{id}", "occurs twice");
     refuse("http://api/users?id={id}", "has a query");
     refuse("http://api/users#x", "fragment");
+    refuse("http://api#/{id}", "fragment");
     refuse("http://api/a b/{id}", "' '");
     refuse("http://api/../{id}", "'..'");
     refuse(&format!("http://api/{}", "x".repeat(PATTERN_BYTES_MAX)), "at most 2048");

@@ -127,8 +127,9 @@ fn check(text: &[u8]) -> Result<(), String> {
         return Err(format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20));
     }
     serde_json::from_slice::<Line>(text).map(drop).map_err(|error| {
-        let expected = r#"expected {"id": URL, "document": {…}} or {"id": URL, "delete": true}"#;
-        format!("{error}; {expected}")
+        // The position is one within this line.
+        let reason = error.to_string().replace("at line 1 column", "at column");
+        format!(r#"{reason}; a line is {{"id": URL, "document": {{…}}}} or {{"id": URL, "delete": true}}"#)
     })
 }
 
@@ -190,7 +191,9 @@ mod tests {
         assert_eq!(batch.lines, [2]);
         let wrong: Vec<_> = batch.wrong.iter().map(|wrong| wrong.line).collect();
         assert_eq!(wrong, [1, 3, 4, 5, 6]);
-        assert!(batch.wrong[0].reason.contains("expected value at line 1 column 1; expected {\"id\": URL"));
+        assert!(
+            batch.wrong[0].reason.contains("expected value at column 1; a line is {\"id\": URL, \"document\": {…}} or")
+        );
     }
 
     #[test]
