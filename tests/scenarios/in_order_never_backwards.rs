@@ -109,6 +109,22 @@ async fn a_document_that_fails_does_not_hold_the_others() {
 }
 
 #[tokio::test]
+async fn many_documents_that_fail_do_not_hold_the_others() {
+    let (receiver, flare) = (Receiver::start().await, Flare::start().await);
+    let resource = flare.resource(USERS).await;
+    flare.subscribe_with(&resource, "a", &receiver.url("/a/{id}"), &quick_retries()).await;
+    for document in 0..40 {
+        receiver.reply(&format!("/a/{document}"), Reply::Status(500));
+    }
+    for document in 0..80 {
+        flare.put(&user(document), 1).await;
+    }
+    for document in 40..80 {
+        receiver.wait_revision(&format!("/a/{document}"), &user(document), 1).await;
+    }
+}
+
+#[tokio::test]
 async fn a_document_that_hangs_does_not_hold_the_others() {
     let (receiver, flare) = (Receiver::start().await, Flare::start().await);
     let resource = flare.resource(USERS).await;

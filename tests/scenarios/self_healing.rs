@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flare_tests::{Flare, Gate, Receiver, Reply, quick_retries, run_to_end};
+use flare_tests::{Flare, Gate, Receiver, Records, Reply, quick_retries, run_to_end};
 use serde_json::json;
 
 use crate::{USERS, user};
@@ -39,7 +39,8 @@ async fn after_a_kill_waiting_retries_go_on_by_themselves() {
         flare.put(&user(number), 1).await;
     }
     // Past the attempts that follow each other at once, the retries wait in the store.
-    receiver.wait("failed attempts", |records| records.count("/a") >= DOCUMENTS * 4).await;
+    let failed = |records: &Records, number| records.revisions("/a", &user(number)).len();
+    receiver.wait("failed attempts", |records| (0..DOCUMENTS).all(|number| failed(records, number) >= 5)).await;
     flare.kill().await;
     let attempts = receiver.records().count("/a");
     receiver.reply("/a", Reply::Status(200));

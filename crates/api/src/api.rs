@@ -3,13 +3,7 @@
 //! Documents are dispatched here, before the router: their URL is in the path and must not be decoded on the way, and
 //! theirs is the path that has to be short.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -23,7 +17,7 @@ use http::{
     HeaderValue, Method, Request, StatusCode, Uri,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, RETRY_AFTER, VARY,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, RETRY_AFTER, VARY,
     },
 };
 use tokio::sync::Semaphore;
@@ -37,6 +31,9 @@ use crate::{
     routes::{self, documents},
     settings::ApiSettings,
 };
+
+/// Headers of answers that pages of a listed origin may read.
+const EXPOSED: &str = "flare-revision, flare-updated-at, idempotency-replayed, location, retry-after, x-request-id";
 
 /// The API of a node. Clones are one API.
 #[derive(Clone)]
@@ -99,6 +96,7 @@ impl Api {
             };
             response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
+            response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
             return Ok(response);
         }
         self.dispatch(head, body).await
@@ -126,7 +124,10 @@ impl Api {
 }
 
 /// Bounds what a handler does after the body has arrived.
-pub(crate) async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+pub(crate) async fn within<T>(
+    timeout: Duration,
+    work: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
     match tokio::time::timeout(timeout, work).await {
         Ok(outcome) => outcome,
         Err(_) => {

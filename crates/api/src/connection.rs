@@ -100,12 +100,7 @@ pub(crate) async fn run(api: &Api, protocol: &Protocol, stream: TcpStream, peer:
     }
 }
 
-async fn answer(
-    api: Api,
-    pulse: Arc<Pulse>,
-    peer: IpAddr,
-    request: Request<Incoming>,
-) -> Result<Response, Infallible> {
+async fn answer(api: Api, pulse: Arc<Pulse>, peer: IpAddr, request: Request<Incoming>) -> Result<Response, Infallible> {
     let _in_flight = pulse.begin(request.version() == Version::HTTP_2);
     Ok(api.answer(request, peer).await)
 }

@@ -8,10 +8,7 @@
 use std::net::IpAddr;
 
 use aws_lc_rs::{constant_time, digest};
-use http::{
-    HeaderMap, HeaderValue, Method,
-    request::Parts,
-};
+use http::{HeaderMap, HeaderValue, Method, request::Parts};
 
 use crate::{
     error::{self, ApiError},
@@ -93,7 +90,8 @@ impl Guard {
             return Err(ApiError::new(error::URL_TOO_LONG, detail));
         }
         if claims.bytes > self.header_bytes_max {
-            let detail = format!("the headers have {} bytes, at most {} are allowed", claims.bytes, self.header_bytes_max);
+            let detail =
+                format!("the headers have {} bytes, at most {} are allowed", claims.bytes, self.header_bytes_max);
             return Err(ApiError::new(error::HEADERS_TOO_LARGE, detail));
         }
         Ok(())
@@ -103,9 +101,9 @@ impl Guard {
         let Some(token) = bearer(authorization) else { return false };
         let digest = digest::digest(&digest::SHA256, token);
         // Every token is compared, so that the time does not tell which one came close.
-        self.tokens.iter().fold(false, |known, token| {
-            constant_time::verify_slices_are_equal(digest.as_ref(), token).is_ok() | known
-        })
+        self.tokens
+            .iter()
+            .fold(false, |known, token| constant_time::verify_slices_are_equal(digest.as_ref(), token).is_ok() | known)
     }
 
     fn unauthorized(&self, claims: &Claims<'_>, peer: IpAddr) -> ApiError {

@@ -2,8 +2,9 @@
 //!
 //! What any request can be answered with is said here once, in sets that the operations name.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
 
+use serde_json::Value;
 use utoipa::{
     IntoResponses, Modify, OpenApi, ToSchema,
     openapi::{
@@ -15,6 +16,8 @@ use utoipa::{
 use crate::{
     error::ErrorAnswer,
     routes::{bulk, documents, overview, resources, subscriptions},
+    settings::ApiSettings,
+    wire::duration,
 };
 
 #[derive(OpenApi)]
@@ -43,14 +46,29 @@ use crate::{
 )]
 struct Page;
 
-/// The page as it is served at `/openapi.json`.
-pub fn openapi_json() -> &'static str {
-    static JSON: OnceLock<String> = OnceLock::new();
-    JSON.get_or_init(|| {
-        let mut json = Page::openapi().to_pretty_json().expect("the page is made of plain values");
-        json.push('\n');
-        json
-    })
+/// The page as it is served at `/openapi.json`, with the maxima of these settings.
+pub fn openapi_json(settings: &ApiSettings) -> String {
+    let mut page = serde_json::to_value(Page::openapi()).expect("the page is made of plain values");
+    let paths = page["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    let operations = paths.filter_map(Value::as_object_mut).flat_map(|operations| operations.values_mut());
+    let parameters = operations.filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
+    for parameter in parameters {
+        // A parameter that need not be there is not one that may be null.
+        if let Some(types) = parameter["schema"]["type"].as_array() {
+            parameter["schema"]["type"] = types.first().cloned().unwrap_or_default();
+        }
+        if parameter["name"] == "limit" {
+            parameter["schema"]["maximum"] = settings.limit_max.into();
+            parameter["schema"]["default"] = settings.default_limit.into();
+        }
+    }
+    let delivery = &mut page["components"]["schemas"]["Delivery"]["properties"];
+    delivery["concurrency"]["maximum"] = settings.delivery.concurrency_max.into();
+    delivery["concurrency"]["default"] = settings.delivery.concurrency.into();
+    delivery["timeout"]["default"] = duration::format(settings.delivery.timeout).into();
+    let mut json = serde_json::to_string_pretty(&page).expect("a value can be written");
+    json.push('\n');
+    json
 }
 
 struct Finish;

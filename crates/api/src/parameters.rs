@@ -50,7 +50,9 @@ impl Parameters {
     }
 
     pub fn page(&self, settings: &ApiSettings) -> Result<PageQuery, ApiError> {
-        let limit = self.whole("limit", 1, settings.limit_max as u64)?.map_or(settings.default_limit.min(settings.limit_max), |it| it as usize);
+        let limit = self
+            .whole("limit", 1, settings.limit_max as u64)?
+            .map_or(settings.default_limit.min(settings.limit_max), |it| it as usize);
         let offset = self.whole("offset", 0, OFFSET_MAX)?.unwrap_or(0) as usize;
         Ok(PageQuery { limit, offset })
     }

@@ -146,7 +146,8 @@ pub(crate) fn no_subscription(id: &dyn std::fmt::Display) -> ApiError {
 
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, ApiError> {
-    let body = serde_json::to_vec(value).map_err(|error| ApiError::internal(format!("could not write JSON: {error}")))?;
+    let body =
+        serde_json::to_vec(value).map_err(|error| ApiError::internal(format!("could not write JSON: {error}")))?;
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -185,15 +186,20 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 pub(crate) fn unsupported(seen: &str, allowed: &str) -> ApiError {
-    ApiError::new(error::UNSUPPORTED_TYPE, format!("the Content-Type is {seen:?}, it must be {allowed}"))
+    let mut detail = format!("the Content-Type is {seen:?}, it must be {allowed}");
+    if seen == "application/x-www-form-urlencoded" {
+        detail.push_str("; to curl -d, add -H 'content-type: application/json'");
+    }
+    ApiError::new(error::UNSUPPORTED_TYPE, detail)
 }
 
 /// The client's key for a creation, and what it stands for.
 pub(crate) fn idempotency(parts: &Parts, body: &Bytes) -> Result<Option<Idempotency>, ApiError> {
     let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    let key = value.to_str().ok().filter(|key| {
-        (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
-    });
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()));
     let Some(key) = key else {
         let detail = format!("Idempotency-Key must be 1 to {KEY_BYTES_MAX} visible ASCII characters without spaces");
         return Err(ApiError::new(error::INVALID_HEADER, detail));

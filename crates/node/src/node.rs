@@ -314,7 +314,9 @@ fn missing(id: OutletId) -> Error {
 
 fn generate_secret() -> Result<Secret> {
     let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::internal("the system gave no random bytes for a secret"))?;
+    // The system's source: that of aws-lc spends a tenth of a second on its first call.
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::internal("the system gave no random bytes for a secret").because(error))?;
     Secret::from_bytes(&bytes).ok_or_else(|| Error::internal("a secret has the wrong length"))
 }
 

@@ -36,7 +36,7 @@ const ERRORS_MAX: usize = 100;
 /// Puts and deletes many documents.
 ///
 /// The items of the body come one per line (NDJSON) or in a JSON array; of the same document, the order counts. What
-/// can be taken is taken in one durable step. The answer is 202 if at least one item was taken or the body was empty,
+/// can be taken is taken in one durable step. The answer is 202 if at least one item was taken or the array is empty,
 /// and 422 if all were refused. An `Idempotency-Key` is not needed: repeating a write announces nothing twice.
 #[utoipa::path(post, path = "/documents", operation_id = "writeDocuments", tag = "documents",
     request_body(content((Vec<BulkItem> = "application/json"), (String = "application/x-ndjson"))),
@@ -53,6 +53,9 @@ pub(crate) async fn write(
         let detail = format!("the body is not UTF-8 after byte {}", error.valid_up_to());
         ApiError::new(error::INVALID_JSON, detail)
     })?;
+    if body.trim_ascii().is_empty() {
+        return Err(ApiError::new(error::INVALID_JSON, "the body is empty, it must be NDJSON or a JSON array"));
+    }
     let lines = match is_array(&headers, body)? {
         true => array_items(body, shared.settings.batch_max)?,
         false => ndjson_lines(body, shared.settings.batch_max)?,

@@ -62,7 +62,7 @@ where
 /// announces nothing.
 #[utoipa::path(put, path = "/documents/{url}", operation_id = "putDocument", tag = "documents",
     params(("url" = String, Path, description = "The document's URL, raw or percent-encoded; its query belongs to it.",
-        format = "uri", pattern = "^https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9/_-]*$",
+        format = "uri", pattern = "^[hH][tT][tT][pP][sS]?(:|%3[aA]).+$",
         example = json!("http://api.company.com/users/1"))),
     request_body(content = inline(serde_json::Map<String, serde_json::Value>), content_type = "application/json",
         description = "The document: a JSON object that has the change field of its resource."),
@@ -82,7 +82,7 @@ async fn put(shared: &Shared, url: DocumentUrl, content: Bytes) -> Result<Respon
 /// 202 means that it is durable. A later PUT of an older revision does not bring the document back.
 #[utoipa::path(delete, path = "/documents/{url}", operation_id = "deleteDocument", tag = "documents",
     params(("url" = String, Path, description = "The document's URL, raw or percent-encoded; its query belongs to it.",
-        format = "uri", pattern = "^https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9/_-]*$",
+        format = "uri", pattern = "^[hH][tT][tT][pP][sS]?(:|%3[aA]).+$",
         example = json!("http://api.company.com/users/1")),
         ("Flare-Revision" = Option<String>, Header, description =
         "The revision at which it was deleted, written as the resource's change field or as in RFC 3339. Without it, the \
@@ -105,7 +105,7 @@ async fn delete(shared: &Shared, url: DocumentUrl, revision: Option<&HeaderValue
 /// Shows a document.
 #[utoipa::path(get, path = "/documents/{url}", operation_id = "getDocument", tag = "documents",
     params(("url" = String, Path, description = "The document's URL, raw or percent-encoded; its query belongs to it.",
-        format = "uri", pattern = "^https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9/_-]*$",
+        format = "uri", pattern = "^[hH][tT][tT][pP][sS]?(:|%3[aA]).+$",
         example = json!("http://api.company.com/users/1"))),
     responses((status = 200, description = "The document, byte for byte",
             body = inline(serde_json::Map<String, serde_json::Value>), content_type = "application/json", headers(
@@ -130,9 +130,9 @@ async fn show(shared: &Shared, url: &DocumentUrl) -> Result<Response, ApiError> 
 /// Lists the documents of a resource.
 #[utoipa::path(get, path = "/resources/{id}/documents", operation_id = "listDocuments", tag = "documents",
     params(("id" = String, Path, format = "uuid"),
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "How many at most; 30 if it is absent."),
+        ("limit" = Option<u64>, Query, minimum = 1, description = "How many at most."),
         ("offset" = Option<u64>, Query, minimum = 0, maximum = 9007199254740991_u64, description = "How many to skip."),
-        ("prefix" = Option<String>, Query, max_length = 4096, description = "Only URLs that start so."),
+        ("prefix" = Option<String>, Query, description = "Only URLs that start so."),
         ("changedSince" = Option<String>, Query, format = "date-time",
             description = "Only documents that Flare took in at or after this time, as in RFC 3339.")),
     responses((status = 200, description = "A page", body = DocumentList), Listed))]

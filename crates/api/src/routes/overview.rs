@@ -93,8 +93,9 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response,
 #[utoipa::path(get, path = "/openapi.json", operation_id = "getOpenApi", tag = "node",
     responses((status = 200, description = "The OpenAPI page", body = serde_json::Value,
         content_type = "application/json"), Asked))]
-pub(crate) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi::openapi_json()).into_response()
+pub(crate) async fn openapi(State(shared): State<Arc<Shared>>) -> Response {
+    let page = openapi::openapi_json(&shared.settings);
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], page).into_response()
 }
 
 /// This API as a page for people.

@@ -37,11 +37,7 @@ use crate::{
         (status = 409, description = "Another resource could match the same URLs", body = error::ErrorAnswer),
         (status = 422, description = "A value cannot be, or the idempotency key is taken", body = error::ErrorAnswer),
         Described))]
-pub(crate) async fn create(
-    State(shared): State<Arc<Shared>>,
-    parts: Parts,
-    body: Bytes,
-) -> Result<Response, ApiError> {
+pub(crate) async fn create(State(shared): State<Arc<Shared>>, parts: Parts, body: Bytes) -> Result<Response, ApiError> {
     require_json(&parts.headers)?;
     let once = idempotency(&parts, &body)?;
     let new: NewResource = wire_json::read(&body, shared.settings.json_depth_max)?;
@@ -57,14 +53,11 @@ pub(crate) async fn create(
 /// Lists resources.
 #[utoipa::path(get, path = "/resources", operation_id = "listResources", tag = "resources",
     params(
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "How many at most; 30 if it is absent."),
+        ("limit" = Option<u64>, Query, minimum = 1, description = "How many at most."),
         ("offset" = Option<u64>, Query, minimum = 0, maximum = 9007199254740991_u64, description = "How many to skip.")),
     responses((status = 200, description = "A page", body = ResourceList),
         (status = 400, description = "A parameter is wrong", body = error::ErrorAnswer), Asked))]
-pub(crate) async fn list(
-    State(shared): State<Arc<Shared>>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+pub(crate) async fn list(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
     let found = shared.node.streams(page.offset, page.limit);
     let resources = found.items.iter().map(|stream| Resource::from(&**stream)).collect();

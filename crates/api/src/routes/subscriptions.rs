@@ -67,7 +67,7 @@ pub(crate) async fn create(
 /// Lists the subscriptions of a resource.
 #[utoipa::path(get, path = "/resources/{id}/subscriptions", operation_id = "listSubscriptions", tag = "subscriptions",
     params(("id" = String, Path, format = "uuid"),
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "How many at most; 30 if it is absent."),
+        ("limit" = Option<u64>, Query, minimum = 1, description = "How many at most."),
         ("offset" = Option<u64>, Query, minimum = 0, maximum = 9007199254740991_u64, description = "How many to skip.")),
     responses((status = 200, description = "A page", body = SubscriptionList), Listed))]
 pub(crate) async fn list(

@@ -255,8 +255,7 @@ async fn a_request_that_never_ends_is_cut_after_the_grace_period() {
 async fn http2_is_spoken_on_the_same_port() {
     let running = start(ApiSettings::default()).await;
     let io = TokioIo::new(running.connect().await);
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
     running.supervisor.spawn("client", Failure::IsLogged, async move { drop(connection.await) });
     let uri = format!("http://{}/documents/http://api/u/1", running.addr);
     let put = Request::put(&uri).body(Body::from(r#"{"version":1}"#)).unwrap();

@@ -11,7 +11,8 @@ async fn a_document_is_kept_byte_for_byte() {
     let content = "{ \"version\" : 7,\n \"name\":\"x\" }";
     let put = lab.send("PUT", "/documents/http://api/users/1", content).await;
     assert_eq!((put.status.as_u16(), put.text()), (202, ""));
-    for spelling in ["http://api/users/1", "http:/api/users/1", "http%3A%2F%2Fapi%2Fusers%2F1", "HTTP://API:80/users/1"] {
+    for spelling in ["http://api/users/1", "http:/api/users/1", "http%3A%2F%2Fapi%2Fusers%2F1", "HTTP://API:80/users/1"]
+    {
         let got = lab.get(&format!("/documents/{spelling}")).await;
         assert_eq!((got.status.as_u16(), got.text()), (200, content), "{spelling}");
         assert_eq!(got.header("content-type"), "application/json");
@@ -100,8 +101,10 @@ async fn a_wrong_document_is_refused() {
     check(path, "[]", 422, "document.invalid", "must be a JSON object").await;
     check(path, &"{\"a\":".repeat(65), 400, "request.too-deep", "at most 64").await;
     check(path, "{}", 422, "document.invalid-change", "no field \"version\"").await;
-    check(path, r#"{"version":"7"}"#, 422, "document.invalid-change", "field \"version\" shows no revision: \"7\"").await;
-    check(path, &format!("{{\"version\":1,\"x\":\"{}\"}}", "x".repeat(1000)), 413, "request.too-large", "1000 bytes").await;
+    check(path, r#"{"version":"7"}"#, 422, "document.invalid-change", "field \"version\" shows no revision: \"7\"")
+        .await;
+    check(path, &format!("{{\"version\":1,\"x\":\"{}\"}}", "x".repeat(1000)), 413, "request.too-large", "1000 bytes")
+        .await;
     insta::assert_snapshot!("document_no_resource", lab.get("/documents/http://api/things/1").await.shown());
 }
 
@@ -117,7 +120,12 @@ async fn documents_are_listed_by_prefix_and_time() {
         let page = lab.get(&format!("/resources/{id}/documents{query}")).await;
         assert_eq!(page.status, 200, "{page:?}");
         let page = page.json();
-        let ids: Vec<String> = page["documents"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().replace("http://api/users/", "")).collect();
+        let ids: Vec<String> = page["documents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["id"].as_str().unwrap().replace("http://api/users/", ""))
+            .collect();
         (ids.join(","), page["pagination"]["total"].as_u64().unwrap())
     };
     assert_eq!(list("").await, ("a1,a2,b1".to_owned(), 3));

@@ -85,7 +85,10 @@ async fn a_store_in_trouble_is_503_with_the_reason() {
     let lab = lab(Fault::Fails).await;
     insta::assert_snapshot!("store_unavailable", lab.send("POST", "/resources", USERS).await.shown());
     let ready = lab.get("/ready").await;
-    assert_eq!((ready.error(), ready.detail()), ((503, "node.not-ready".to_owned()), "no space left on device".to_owned()));
+    assert_eq!(
+        (ready.error(), ready.detail()),
+        ((503, "node.not-ready".to_owned()), "no space left on device".to_owned())
+    );
     let repository = &lab.get("/status").await.json()["repository"];
     assert_eq!((&repository["healthy"], &repository["reason"]), (&false.into(), &"no space left on device".into()));
     assert_eq!(lab.get("/health").await.status, 200);

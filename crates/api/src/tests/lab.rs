@@ -133,7 +133,9 @@ fn settle(json: &mut Value) {
                 }
             }
         }
-        Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() && text.len() > 20 => *text = "[time]".to_owned(),
+        Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() && text.len() > 20 => {
+            *text = "[time]".to_owned()
+        }
         Value::String(text) if text.starts_with("whsec_") => *text = "whsec_[secret]".to_owned(),
         _ => {}
     }

@@ -54,24 +54,60 @@ async fn the_pages_need_nothing_from_elsewhere() {
     let docs = lab.get("/docs").await;
     assert_eq!(docs.header("content-type"), "text/html; charset=utf-8");
     assert!(!docs.text().contains("src=\"http") && !docs.text().contains("href=\"http"), "links to the outside");
-    let openapi = lab.get("/openapi.json").await;
-    assert_eq!(openapi.json()["openapi"], "3.1.0");
+    let openapi = lab.get("/openapi.json").await.json();
+    assert_eq!(openapi["openapi"], "3.1.0");
+    let limit = &openapi["paths"]["/resources"]["get"]["parameters"][0];
+    assert_eq!((&limit["name"], &limit["schema"]["maximum"]), (&"limit".into(), &1000.into()));
 }
 
-/// The generated page is kept in the docs; this rewrites it when it is stale, and fails once.
+#[tokio::test]
+async fn a_listed_origin_may_call_from_a_browser() {
+    let origins = vec!["https://console.company.com".to_owned()];
+    let lab = Lab::with(crate::ApiSettings { origins, ..Default::default() }).await;
+    let from = |method: &str, path: &str| request(method, path).header("origin", "https://console.company.com");
+    let asked = from("OPTIONS", "/resources").header("access-control-request-method", "POST");
+    insta::assert_snapshot!("preflight", lab.ask(asked.body(Body::empty()).unwrap()).await.shown());
+    for path in ["/resources", "/nowhere"] {
+        let answer = lab.ask(from("GET", path).body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.header("access-control-allow-origin"), "https://console.company.com", "{path}");
+    }
+    assert_eq!(lab.get("/resources").await.header("access-control-allow-origin"), "");
+    let foreign = request("OPTIONS", "/resources").header("origin", "http://evil.com");
+    let foreign = foreign.header("access-control-request-method", "POST").body(Body::empty()).unwrap();
+    assert_eq!(lab.ask(foreign).await.error(), (403, "request.origin-refused".to_owned()));
+}
+
 #[test]
 fn the_openapi_page_in_the_docs_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
-    let current = openapi_json();
-    if std::fs::read_to_string(path).unwrap_or_default() != current {
+    keep("openapi.json", &openapi_json(&crate::ApiSettings::default()));
+}
+
+#[test]
+fn the_codes_of_errors_in_the_docs_are_current() {
+    let mut page = "# The API\n\nThe API describes itself: `/docs` of a running server is a page for people, `/openapi.json` \
+                    is OpenAPI 3.1 for\nprograms ([as of this version](openapi.json)).\n\n## Errors\n\nEvery answer that \
+                    is not a success is `{\"error\": {\"code\", \"title\", \"detail\", \"requestId\"}}`. The code does not \
+                    change; the\ndetail names the field, the value and what is allowed. A fault of the server is in its log \
+                    under the request id.\n\n| status | code | title |\n|---|---|---|\n"
+        .to_owned();
+    for code in crate::error::CODES {
+        page.push_str(&format!("| {} | `{}` | {} |\n", code.status.as_u16(), code.code, code.title));
+    }
+    keep("api.md", &page);
+}
+
+/// Generated pages are kept in the docs; this rewrites one that is stale, and fails once.
+fn keep(name: &str, current: &str) {
+    let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::fs::read_to_string(&path).unwrap_or_default() != current {
         std::fs::write(path, current).unwrap();
-        panic!("docs/reference/openapi.json was stale and has been rewritten; look at the change and keep it");
+        panic!("docs/reference/{name} was stale and has been rewritten; look at the change and keep it");
     }
 }
 
 #[test]
 fn every_operation_says_what_can_go_wrong() {
-    let page: serde_json::Value = serde_json::from_str(openapi_json()).unwrap();
+    let page: serde_json::Value = serde_json::from_str(&openapi_json(&crate::ApiSettings::default())).unwrap();
     for (path, operations) in page["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
             let responses = operation["responses"].as_object().unwrap();

@@ -3,8 +3,7 @@ use serde_json::json;
 
 use super::lab::{Lab, request};
 
-const USERS: &str =
-    r#"{"endpoint":"http://api.company.com/users/{id}","change":{"field":"updatedAt","format":"2006-01-02T15:04:05Z07:00"}}"#;
+const USERS: &str = r#"{"endpoint":"http://api.company.com/users/{id}","change":{"field":"updatedAt","format":"2006-01-02T15:04:05Z07:00"}}"#;
 
 #[tokio::test]
 async fn a_resource_is_made_shown_listed_and_removed() {
@@ -61,7 +60,8 @@ async fn a_wrong_resource_is_refused_with_the_field_the_value_and_what_is_allowe
     check(r#"{"endpoint":7,"change":{"field":"v"}}"#, 400, "request.invalid-field", "endpoint: invalid type").await;
     check(r#"{"endpoint":"http://a/x","change":{"feild":"v"}}"#, 400, "request.unknown-field", "change.feild").await;
     check(r#"{"endpont":"x"}"#, 400, "request.unknown-field", "did you mean endpoint?").await;
-    check(r#"{"endpoint":"ftp://a","change":{"field":"v"}}"#, 422, "resource.invalid", "endpoint: URL \"ftp://a\"").await;
+    check(r#"{"endpoint":"ftp://a","change":{"field":"v"}}"#, 422, "resource.invalid", "endpoint: URL \"ftp://a\"")
+        .await;
     check(r#"{"endpoint":"http://a/x{id}","change":{"field":"v"}}"#, 422, "resource.invalid", "x{id}").await;
     check(r#"{"endpoint":"http://a/x","change":{"field":"a..b"}}"#, 422, "resource.invalid", "change.field").await;
     check(
@@ -124,7 +124,9 @@ async fn a_resource_with_subscriptions_stays() {
 #[tokio::test]
 async fn what_is_not_an_id_names_nothing() {
     let lab = Lab::new().await;
-    for path in ["/resources/x", "/resources/%ff", "/resources/0190-", "/resources/x/documents", "/resources/x/subscriptions"] {
+    for path in
+        ["/resources/x", "/resources/%ff", "/resources/0190-", "/resources/x/documents", "/resources/x/subscriptions"]
+    {
         assert_eq!(lab.get(path).await.error(), (404, "resource.not-found".to_owned()), "{path}");
     }
 }

@@ -167,21 +167,51 @@ async fn a_shape_that_is_wrong_is_refused_with_its_path() {
         assert_eq!(answer.error(), (400, code.to_owned()), "{answer:?}");
         assert_eq!(answer.detail(), detail);
     };
-    check(|it| it["filter"] = json!("true"), "request.unknown-field", "filter is not a known field; there are name, mode, \
-        endpoint, delivery, content, data, revision, snapshot, secret").await;
-    check(|it| it["delivery"]["ttl"] = json!("1h"), "request.unknown-field",
-        "delivery.ttl is not a known field; there are success, discard, timeout, concurrency, retry").await;
-    check(|it| it["delivery"]["retry"]["numRetrys"] = json!(1), "request.unknown-field",
-        "delivery.retry.numRetrys is not a known field; did you mean delivery.retry.numRetries?").await;
-    check(|it| it["endpoint"]["actions"]["remove"] = json!({}), "request.unknown-field",
-        "endpoint.actions.remove is not a known field; there are create, update, delete").await;
-    check(|it| it["endpoint"]["headers"] = json!({"a": "b"}), "request.invalid-field",
-        "endpoint.headers.a: invalid type: string \"b\", expected an array").await;
-    check(|it| it["delivery"]["concurrency"] = json!("4"), "request.invalid-field",
-        "delivery.concurrency: invalid type: string \"4\", expected a whole number that is not negative").await;
-    check(|it| it["data"] = json!([1]), "request.invalid-field", "data: invalid type: sequence, expected an object").await;
-    check(|it| drop(it.as_object_mut().unwrap().remove("endpoint")), "request.missing-field",
-        "endpoint is missing, it is required").await;
+    check(
+        |it| it["filter"] = json!("true"),
+        "request.unknown-field",
+        "filter is not a known field; there are name, mode, \
+        endpoint, delivery, content, data, revision, snapshot, secret",
+    )
+    .await;
+    check(
+        |it| it["delivery"]["ttl"] = json!("1h"),
+        "request.unknown-field",
+        "delivery.ttl is not a known field; there are success, discard, timeout, concurrency, retry",
+    )
+    .await;
+    check(
+        |it| it["delivery"]["retry"]["numRetrys"] = json!(1),
+        "request.unknown-field",
+        "delivery.retry.numRetrys is not a known field; did you mean delivery.retry.numRetries?",
+    )
+    .await;
+    check(
+        |it| it["endpoint"]["actions"]["remove"] = json!({}),
+        "request.unknown-field",
+        "endpoint.actions.remove is not a known field; there are create, update, delete",
+    )
+    .await;
+    check(
+        |it| it["endpoint"]["headers"] = json!({"a": "b"}),
+        "request.invalid-field",
+        "endpoint.headers.a: invalid type: string \"b\", expected an array",
+    )
+    .await;
+    check(
+        |it| it["delivery"]["concurrency"] = json!("4"),
+        "request.invalid-field",
+        "delivery.concurrency: invalid type: string \"4\", expected a whole number that is not negative",
+    )
+    .await;
+    check(|it| it["data"] = json!([1]), "request.invalid-field", "data: invalid type: sequence, expected an object")
+        .await;
+    check(
+        |it| drop(it.as_object_mut().unwrap().remove("endpoint")),
+        "request.missing-field",
+        "endpoint is missing, it is required",
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -199,7 +199,12 @@ fn statuses_schema(description: &str) -> utoipa::openapi::schema::Array {
 
 fn backoff_schema() -> utoipa::openapi::schema::Object {
     use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-    let names = [BackoffFunction::Linear, BackoffFunction::Arithmetic, BackoffFunction::Geometric, BackoffFunction::Exponential];
+    let names = [
+        BackoffFunction::Linear,
+        BackoffFunction::Arithmetic,
+        BackoffFunction::Geometric,
+        BackoffFunction::Exponential,
+    ];
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
         .description(Some("How the delay grows from the minimum to the maximum."))

@@ -20,7 +20,15 @@ const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 /// Headers that belong to the connection or that Flare sets itself.
 const RESERVED: [&str; 10] = [
-    "host", "content-length", "connection", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade", "expect",
+    "host",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
     "proxy-connection",
 ];
 const RESERVED_PREFIXES: [&str; 2] = ["webhook-", "flare-"];
@@ -33,7 +41,11 @@ const ACTIONS: [Action; 3] = [Action::Create, Action::Update, Action::Delete];
 #[schema(as = Endpoint)]
 pub(crate) struct NewEndpoint {
     /// An absolute http or https URL. Path and query may use the wildcards of the resource's endpoint.
-    #[schema(max_length = 4096, pattern = "^[hH][tT][tT][pP][sS]?://[^/?#{}]+([/?][^#]*)?$", examples("https://api.company.com/wishlist/{id}"))]
+    #[schema(
+        max_length = 4096,
+        pattern = "^[hH][tT][tT][pP][sS]?://[^/?#{}]+([/?][^#]*)?$",
+        examples("https://api.company.com/wishlist/{id}")
+    )]
     pub url: String,
     #[serde(default)]
     #[schema(schema_with = method_schema)]
@@ -111,22 +123,26 @@ fn read_url(field: &str, text: &str, pattern: &Pattern) -> Result<Template, Refu
     check_origin(field, text)?;
     let sample = expand_sample(&template, pattern);
     let url = DocumentUrl::parse(&sample).map_err(|error| Refusal::because(field, error))?;
-    url.as_str().parse::<Uri>().map_err(|error| Refusal::because(field, format_args!("{url} cannot be called: {error}")))?;
+    url.as_str()
+        .parse::<Uri>()
+        .map_err(|error| Refusal::because(field, format_args!("{url} cannot be called: {error}")))?;
     Ok(template)
 }
 
 /// Where a push goes is fixed; wildcards only choose among the pages of one server.
 fn check_origin(field: &str, text: &str) -> Result<(), Refusal> {
-    let scheme = text.split_once("://").filter(|(scheme, _)| {
-        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
-    });
+    let scheme = text
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"));
     let Some((_, rest)) = scheme else {
         return Err(Refusal::of(field, text, "an absolute URL that starts with http:// or https://"));
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         // It may be a password, so the message leaves it out.
-        return Err(Refusal(format!("{field} has user information before the host: use an Authorization header instead")));
+        return Err(Refusal(format!(
+            "{field} has user information before the host: use an Authorization header instead"
+        )));
     }
     if authority.contains(['{', '}']) {
         let allowed = "a URL whose host and port are literal: wildcards may stand in path and query only";

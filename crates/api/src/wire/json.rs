@@ -215,7 +215,11 @@ mod tests {
             error::UNKNOWN_FIELD,
             "completely is not a known field; there are name, inner, list",
         );
-        check("{\"`, expected\":1}", error::UNKNOWN_FIELD, "`, expected is not a known field; there are name, inner, list");
+        check(
+            "{\"`, expected\":1}",
+            error::UNKNOWN_FIELD,
+            "`, expected is not a known field; there are name, inner, list",
+        );
     }
 
     #[test]

@@ -62,7 +62,10 @@ pub(crate) struct NewSubscription {
     pub snapshot: Option<bool>,
     /// The key of the signatures (Standard Webhooks): `whsec_` and 24 to 64 bytes in base64. One is made if it is
     /// absent; in a PUT, the present one stays.
-    #[schema(write_only, pattern = "^whsec_[A-Za-z0-9+/]+=*$")]
+    #[schema(
+        write_only,
+        pattern = "^whsec_([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=|[A-Za-z0-9+/][AQgw]==)?$"
+    )]
     pub secret: Option<String>,
 }
 

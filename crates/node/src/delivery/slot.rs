@@ -305,7 +305,8 @@ impl Slot {
         let retries = state.retries();
         let recorder = &self.shared.recorder;
         let (now, clock) = (Instant::now(), Timestamp::now());
-        let settlement = state.finish(number, outcome, now, clock, chance(), &mut |step| recorder.record(step));
+        let jitter = if matches!(outcome, Outcome::Failed(_)) { chance() } else { 0.0 };
+        let settlement = state.finish(number, outcome, now, clock, jitter, &mut |step| recorder.record(step));
         if settlement.gave_up {
             counters.given_up.fetch_add(1, Ordering::Relaxed);
         }
@@ -383,11 +384,7 @@ fn count_retries(shared: &Shared, before: usize, after: usize) {
 
 /// A number from 0 to 1, for jitter.
 fn chance() -> f64 {
-    let mut bytes = [0; 4];
-    match aws_lc_rs::rand::fill(&mut bytes) {
-        Ok(()) => f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX),
-        Err(_) => 0.5,
-    }
+    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
 async fn wait_for(place: &mut Option<WaitForPlace>) -> Result<OwnedSemaphorePermit, AcquireError> {
