@@ -42,14 +42,15 @@ async fn while_one_endpoint_of_a_hundred_hangs_the_others_get_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_an_endpoint_hangs_and_times_out_again_and_again_the_others_get_everything() {
-    // So few places that the hung requests would take them all, if they counted for long.
+async fn requests_that_hang_give_their_places_to_others() {
+    // So few places that the hung requests would take them all, and for longer than a scenario waits.
     let config = "[delivery]\nnode-concurrency = 4\nslow-after = \"50ms\"\n";
     let (receiver, flare) = (Receiver::start().await, Flare::configured(config).await);
     let resource = flare.resource(USERS).await;
     let gate = Gate::closed();
     receiver.reply("/hung", Reply::Behind(gate.clone(), 200));
-    flare.subscribe_with(&resource, "hung", &receiver.url("/hung"), &json!({ "delivery": { "timeout": "1s" } })).await;
+    let patient = json!({ "delivery": { "timeout": "60s" } });
+    flare.subscribe_with(&resource, "hung", &receiver.url("/hung"), &patient).await;
     flare.subscribe(&resource, "good", &receiver.url("/good")).await;
     for number in 0..100 {
         flare.put(&user(number), 1).await;
@@ -57,6 +58,20 @@ async fn while_an_endpoint_hangs_and_times_out_again_and_again_the_others_get_ev
     receiver.wait("everything at the good one", |records| records.documents("/good") == 100).await;
     gate.open();
     receiver.wait("everything at the hung one", |records| records.documents("/hung") == 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_times_out_again_and_again_does_not_hold_the_others() {
+    let (receiver, flare) = (Receiver::start().await, Flare::configured("[delivery]\nnode-concurrency = 4\n").await);
+    let resource = flare.resource(USERS).await;
+    receiver.reply("/hung", Reply::Behind(Gate::closed(), 200));
+    let hasty = json!({ "delivery": { "timeout": "100ms" } });
+    flare.subscribe_with(&resource, "hung", &receiver.url("/hung"), &hasty).await;
+    flare.subscribe(&resource, "good", &receiver.url("/good")).await;
+    for number in 0..100 {
+        flare.put(&user(number), 1).await;
+    }
+    receiver.wait("everything at the good one", |records| records.documents("/good") == 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,7 @@ async fn after_a_kill_deliveries_go_on_by_themselves() {
 }
 
 #[tokio::test]
-async fn after_a_kill_waiting_retries_go_on_by_themselves() {
+async fn after_a_stop_and_a_kill_waiting_retries_go_on_by_themselves() {
     const DOCUMENTS: usize = 20;
     let receiver = Receiver::start().await;
     let mut flare = Flare::start().await;
@@ -38,23 +38,27 @@ async fn after_a_kill_waiting_retries_go_on_by_themselves() {
     for number in 0..DOCUMENTS {
         flare.put(&user(number), 1).await;
     }
-    // Past the attempts that follow each other at once, the retries wait in the store.
-    let failed = |records: &Records, number| records.revisions("/a", &user(number)).len();
-    receiver.wait("failed attempts", |records| (0..DOCUMENTS).all(|number| failed(records, number) >= 5)).await;
+    every_document_is_tried_again(&receiver, DOCUMENTS).await;
+    // A stop notes all that was done, so that from here on nothing but the retries tells of these documents.
+    assert!(flare.stop().await.success());
+    flare.start_again().await;
+    every_document_is_tried_again(&receiver, DOCUMENTS).await;
     flare.kill().await;
-    let attempts = receiver.records().count("/a");
     receiver.reply("/a", Reply::Status(200));
     flare.start_again().await;
-    receiver
-        .wait("a further attempt for every document", |records| {
-            (0..DOCUMENTS).all(|number| records.at("/a").skip(attempts).any(|one| one.envelope().id == user(number)))
-        })
-        .await;
+    every_document_is_tried_again(&receiver, DOCUMENTS).await;
     // They were noted as delivered: the next revision is an update.
     flare.put(&user(0), 2).await;
     receiver.wait_revision("/a", &user(0), 2).await;
     let story = receiver.records().story("/a", &user(0));
     assert_eq!(story.last(), Some(&("update".to_owned(), 2)), "{story:?}");
+}
+
+async fn every_document_is_tried_again(receiver: &Receiver, documents: usize) {
+    let attempts = |records: &Records, number| records.revisions("/a", &user(number)).len();
+    let before: Vec<_> = (0..documents).map(|number| attempts(&receiver.records(), number)).collect();
+    let again = |records: &Records| (0..documents).all(|number| attempts(records, number) > before[number]);
+    receiver.wait("another attempt at every document", again).await;
 }
 
 #[tokio::test]

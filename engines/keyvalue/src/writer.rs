@@ -27,6 +27,9 @@ use crate::{
 
 /// A group is closed when it has so many rows, so that the first of it does not wait for too long.
 const GROUP_ROWS_MAX: usize = 8192;
+/// The longest time that a group is held open for more writers. They are expected only when several came last time, so a
+/// single writer never waits.
+const GATHER_MAX: Duration = Duration::from_millis(1);
 /// How long written but lazy rows may stay off the disk.
 const LAZY_SYNC_MAX: Duration = Duration::from_secs(1);
 /// How often a store in trouble looks whether it is over.
@@ -61,7 +64,8 @@ impl Writer {
             stopped: Semaphore::new(0),
         });
         let (jobs, inbox) = channel();
-        let thread = WriterThread { map, inbox, shared: shared.clone(), unsynced_since: None };
+        let thread =
+            WriterThread { map, inbox, shared: shared.clone(), unsynced_since: None, gather: Duration::ZERO };
         std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || thread.run())
@@ -154,6 +158,8 @@ struct WriterThread {
     shared: Arc<Shared>,
     /// When the oldest lazy row that is not yet on disk was written.
     unsynced_since: Option<Instant>,
+    /// How long to hold the next group open.
+    gather: Duration,
 }
 
 impl WriterThread {
@@ -164,6 +170,7 @@ impl WriterThread {
             let wait = self.wait(purges_left);
             match self.inbox.recv_timeout(wait) {
                 Ok(first) => {
+                    self.wait_for_more();
                     self.commit_group(first);
                     // A deletion may have been among them.
                     purges_left = true;
@@ -198,7 +205,16 @@ impl WriterThread {
         }
     }
 
+    /// Under load a flush costs more than the wait for some more writers to share it.
+    #[allow(clippy::disallowed_methods, reason = "this thread is not one of the runtime's")]
+    fn wait_for_more(&self) {
+        if !self.gather.is_zero() {
+            std::thread::sleep(self.gather);
+        }
+    }
+
     fn commit_group(&mut self, first: Box<dyn Job>) {
+        let started = Instant::now();
         let before = Sequence(self.shared.head.load(Ordering::Acquire));
         let mut group = Group::new(before);
         let mut jobs = vec![first];
@@ -225,6 +241,7 @@ impl WriterThread {
                 self.tell(|listener| listener.changed(changes));
             }
         }
+        self.gather = if jobs.len() > 1 { started.elapsed().min(GATHER_MAX) } else { Duration::ZERO };
         for job in jobs {
             job.finish(&committed);
         }
