@@ -23,6 +23,12 @@ impl RawConnection {
 
     /// The status of the answer that comes next, or none if the server closes the connection without one.
     pub async fn status(&mut self) -> Option<u16> {
+        self.head().await.strip_prefix("http/1.1 ")?.get(..3)?.parse().ok()
+    }
+
+    /// The status line and headers of the answer that comes next, in lower case; empty if the server closes the
+    /// connection without one.
+    pub async fn head(&mut self) -> String {
         const HEAD_BYTES_MAX: usize = 64 << 10;
         let mut head = Vec::new();
         let mut buffer = [0; 4096];
@@ -33,8 +39,7 @@ impl RawConnection {
             }
             assert!(head.len() < HEAD_BYTES_MAX, "the head of an answer is endless");
         }
-        let head = String::from_utf8_lossy(&head);
-        head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+        String::from_utf8_lossy(&head).to_lowercase()
     }
 
     /// Waits until the server has closed the connection, whatever it says before.

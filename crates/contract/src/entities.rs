@@ -9,10 +9,7 @@ use flare_core::{
     stream::Stream,
 };
 
-use crate::{
-    Case, cases,
-    make,
-};
+use crate::{Case, cases, make};
 
 pub(crate) const CASES: &[Case] = cases![
     a_stream_reads_back_as_it_was_written,

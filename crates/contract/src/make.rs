@@ -57,10 +57,7 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
             retry: RetryPolicy::default(),
         }),
         content: Content { document: true, envelope: false },
-        data: vec![
-            ("id".into(), DataValue::Text(template("{id}"))),
-            ("n".into(), DataValue::Json("[1,2]".into())),
-        ],
+        data: vec![("id".into(), DataValue::Text(template("{id}"))), ("n".into(), DataValue::Json("[1,2]".into()))],
         secret: Secret::from_bytes(&[7; 32]).unwrap(),
         since,
         created_at: at(1),

@@ -56,9 +56,8 @@ impl OutletId {
     /// Taken from the random tail of the UUIDv7, so that outlets made in one burst spread evenly.
     pub fn slot(&self, slots: u16) -> u16 {
         let bytes = self.as_bytes();
-        let tail = u64::from_be_bytes([
-            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
-        ]);
+        let tail =
+            u64::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]]);
         (tail % u64::from(slots.max(1))) as u16
     }
 }

@@ -50,10 +50,8 @@ impl Endpoint {
     /// The headers of an action replace the common ones of the same name.
     pub fn headers(&self, action: Action) -> impl Iterator<Item = (&str, &[String])> {
         let own = self.action(action).map_or(&[][..], |different| &different.headers[..]);
-        let common = self
-            .headers
-            .iter()
-            .filter(move |(name, _)| !own.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(name)));
+        let common =
+            self.headers.iter().filter(move |(name, _)| !own.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(name)));
         own.iter().chain(common).map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 }

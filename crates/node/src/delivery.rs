@@ -80,12 +80,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub fn start(
-        store: &Store,
-        registry: Arc<Registry>,
-        settings: &Settings,
-        supervisor: &Supervisor,
-    ) -> Result<Self> {
+    pub fn start(store: &Store, registry: Arc<Registry>, settings: &Settings, supervisor: &Supervisor) -> Result<Self> {
         let tail = Arc::new(Tail::new(store.documents.head(), settings.tail_bytes_max));
         let mailboxes: Vec<_> = (0..settings.slots.max(1)).map(|_| Arc::new(Mailbox::default())).collect();
         let bucket = Arc::new(Bucket::new(mailboxes.clone(), tail.clone()));

@@ -82,10 +82,7 @@ impl Intake {
     }
 
     fn prepare(&self, news: DocumentNews, at: Timestamp) -> Result<DocumentWrite, IntakeError> {
-        let stream = self
-            .registry
-            .stream_of(news.url())
-            .ok_or_else(|| IntakeError::NoResource(news.url().clone()))?;
+        let stream = self.registry.stream_of(news.url()).ok_or_else(|| IntakeError::NoResource(news.url().clone()))?;
         let (url, body) = match news {
             DocumentNews::Put { url, content } => {
                 let revision = stream.change.revision_of(&content, self.json_depth_max)?;

@@ -43,7 +43,8 @@ impl Folder {
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
         }
-        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let written =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         // A full disk must not keep a server from reading: the number is only a help for people.
         if let Err(error) = written {
             tracing::warn!(%error, "could not write the process number into {LOCK_FILE}");
@@ -52,8 +53,9 @@ impl Folder {
     }
 
     pub fn free_bytes(&self) -> Result<u64> {
-        let space = rustix::fs::statvfs(&self.path)
-            .map_err(|error| Error::unavailable("could not ask for the free space of the data folder").because(error))?;
+        let space = rustix::fs::statvfs(&self.path).map_err(|error| {
+            Error::unavailable("could not ask for the free space of the data folder").because(error)
+        })?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 }

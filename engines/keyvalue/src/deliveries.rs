@@ -66,7 +66,11 @@ impl Deliveries for KeyValueStore {
                 }
                 Err(error) => failure = Some(error),
             }
-            if failure.is_none() && standings.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if failure.is_none() && standings.len() < limit {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         if let Some(error) = failure {
             return Err(error);

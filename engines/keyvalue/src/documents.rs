@@ -157,7 +157,11 @@ fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<D
             }
             seen += 1;
         }
-        if counted.is_some() && wanted.len() >= query.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if counted.is_some() && wanted.len() >= query.limit {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     })?;
     if let Some(error) = failure {
         return Err(error);

@@ -46,8 +46,7 @@ pub enum Table {
 }
 
 impl Table {
-    pub const ALL: [Self; 6] =
-        [Self::Meta, Self::Heads, Self::Changes, Self::Versions, Self::Cursors, Self::Retries];
+    pub const ALL: [Self; 6] = [Self::Meta, Self::Heads, Self::Changes, Self::Versions, Self::Cursors, Self::Retries];
 
     pub fn name(self) -> &'static str {
         match self {

@@ -140,11 +140,7 @@ pub(crate) fn encode_version(version: &Version) -> Bytes {
 
 pub(crate) fn decode_version(row: &[u8]) -> Result<Version> {
     let mut row = open(row, VERSION_BYTES, "version")?;
-    Ok(Version {
-        sequence: Sequence(row.get_u64()),
-        revision: read_revision(&mut row),
-        deleted: row.get_u8() != 0,
-    })
+    Ok(Version { sequence: Sequence(row.get_u64()), revision: read_revision(&mut row), deleted: row.get_u8() != 0 })
 }
 
 pub(crate) fn encode_cursor(cursor: Sequence) -> Bytes {
@@ -348,9 +344,8 @@ pub(crate) fn outlet_stream(row: &[u8]) -> Result<StreamId> {
 
 pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result<Outlet> {
     let row: OutletRow = decode_json(row, "outlet")?;
-    let template = |text: &str| {
-        Template::parse(text, &stream.endpoint).map_err(|error| damaged("outlet").because(error))
-    };
+    let template =
+        |text: &str| Template::parse(text, &stream.endpoint).map_err(|error| damaged("outlet").because(error));
     let method = |text: &str| Method::parse(text).ok_or_else(|| damaged("outlet"));
     let mut actions = Vec::with_capacity(row.actions.len());
     for different in row.actions {
@@ -358,18 +353,24 @@ pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result
             .into_iter()
             .find(|action| action.as_str() == different.action)
             .ok_or_else(|| damaged("outlet"))?;
-        actions.push((action, ActionOverride {
-            url: different.url.as_deref().map(template).transpose()?,
-            method: different.method.as_deref().map(method).transpose()?,
-            headers: different.headers,
-        }));
+        actions.push((
+            action,
+            ActionOverride {
+                url: different.url.as_deref().map(template).transpose()?,
+                method: different.method.as_deref().map(method).transpose()?,
+                headers: different.headers,
+            },
+        ));
     }
     let mut data = Vec::with_capacity(row.data.len());
     for (name, value) in row.data {
-        data.push((name, match value {
-            DataRow::Text(text) => DataValue::Text(template(&text)?),
-            DataRow::Json(json) => DataValue::Json(json),
-        }));
+        data.push((
+            name,
+            match value {
+                DataRow::Text(text) => DataValue::Text(template(&text)?),
+                DataRow::Json(json) => DataValue::Json(json),
+            },
+        ));
     }
     Ok(Outlet {
         id,
@@ -388,7 +389,8 @@ pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result
 
 fn decode_delivery(row: DeliveryRow) -> Result<DeliveryPolicy> {
     let retry = row.retry;
-    let backoff_function = BackoffFunction::parse(&retry.backoff_function).map_err(|error| damaged("outlet").because(error))?;
+    let backoff_function =
+        BackoffFunction::parse(&retry.backoff_function).map_err(|error| damaged("outlet").because(error))?;
     let retry = RetryPolicy::new(RetrySettings {
         min_delay_target: retry.min_delay_target,
         max_delay_target: retry.max_delay_target,

@@ -10,9 +10,7 @@ use flare_core::{
     stream::Stream,
 };
 
-use crate::{
-    Durability, KeyValueStore, Table, keys, rows, transaction::Transaction, writer::PURGE_STREAM,
-};
+use crate::{Durability, KeyValueStore, Table, keys, rows, transaction::Transaction, writer::PURGE_STREAM};
 
 #[async_trait]
 impl Streams for KeyValueStore {

@@ -64,8 +64,7 @@ impl Writer {
             stopped: Semaphore::new(0),
         });
         let (jobs, inbox) = channel();
-        let thread =
-            WriterThread { map, inbox, shared: shared.clone(), unsynced_since: None, gather: Duration::ZERO };
+        let thread = WriterThread { map, inbox, shared: shared.clone(), unsynced_since: None, gather: Duration::ZERO };
         std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || thread.run())
@@ -232,9 +231,7 @@ impl WriterThread {
         }
         let sequence = group.sequence();
         let changes = group.take_changes();
-        let committed = group
-            .into_rows(&*self.map, before)
-            .and_then(|(rows, durability)| self.write(rows, durability));
+        let committed = group.into_rows(&*self.map, before).and_then(|(rows, durability)| self.write(rows, durability));
         if committed.is_ok() {
             self.shared.head.store(sequence.0, Ordering::Release);
             if !changes.is_empty() {

@@ -77,7 +77,7 @@ pub struct Http {
     /// The length of the URL of a request, in bytes.
     #[schemars(range(min = 256, max = 65_536))]
     pub url_max: usize,
-    /// How many connections are open at once; past it, new ones wait.
+    /// How many connections are open at once; past it, a new one is answered with 503 and closed.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub connections_max: usize,
     /// How long a connection without a request is kept open.
@@ -123,7 +123,8 @@ pub struct Repository {
     /// engine "embedded".
     #[schemars(extend("x-maximum" = "1TiB"))]
     pub reserve: ByteSize,
-    /// How many writes may wait for the disk at once.
+    /// How many writes may wait for the disk at once; past it, further ones wait for a place, as long as `http.timeout`
+    /// allows.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub write_queue_max: usize,
 }

@@ -168,13 +168,8 @@ impl OutletState {
             return None;
         }
         if let Some((number, waiting)) = active.take_due(now) {
-            let flight = Flight {
-                url: waiting.url.clone(),
-                sequence: None,
-                next: None,
-                failed: waiting.failed,
-                noted: true,
-            };
+            let flight =
+                Flight { url: waiting.url.clone(), sequence: None, next: None, failed: waiting.failed, noted: true };
             active.in_flight.insert(number, flight);
             return Some(Start { number, source: Source::Newest(waiting.url), failed: waiting.failed });
         }
@@ -291,7 +286,10 @@ impl OutletState {
         record: &mut impl FnMut(Progress),
     ) -> Settlement {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        if !self.is_down() && failure.retry_after.is_none() && let Some(next) = flight.next.take() {
+        if !self.is_down()
+            && failure.retry_after.is_none()
+            && let Some(next) = flight.next.take()
+        {
             // The newer change is a message of its own, with all its attempts.
             let active = self.active();
             if let Some(sequence) = flight.sequence {

@@ -66,12 +66,7 @@ impl Push<'_> {
         format!("msg_{}_{}", self.outlet.id, self.change.sequence)
     }
 
-    fn put_headers(
-        &self,
-        request: &mut Request<Full<Bytes>>,
-        body: &[u8],
-        revision: &str,
-    ) -> Result<(), String> {
+    fn put_headers(&self, request: &mut Request<Full<Bytes>>, body: &[u8], revision: &str) -> Result<(), String> {
         let headers = request.headers_mut();
         headers.reserve(12);
         headers.insert(USER_AGENT, AGENT);

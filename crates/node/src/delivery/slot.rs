@@ -59,9 +59,17 @@ pub(crate) struct Slot {
 
 /// Something that was running has ended.
 enum Done {
-    Attempt { outlet: OutletId, number: DocumentNumber, outcome: Outcome },
+    Attempt {
+        outlet: OutletId,
+        number: DocumentNumber,
+        outcome: Outcome,
+    },
     /// The feed was read up to `head`, or to the last change if there is one.
-    Fetched { outlet: OutletId, changes: Result<Vec<Change>>, head: Sequence },
+    Fetched {
+        outlet: OutletId,
+        changes: Result<Vec<Change>>,
+        head: Sequence,
+    },
 }
 
 impl Slot {
