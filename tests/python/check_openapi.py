@@ -32,7 +32,7 @@ values = ["{resource}"]
 values = ["{subscription}"]
 
 [dictionaries.documents]
-values = ["http://api.test/users/0", "http://api.test/users/1", "http://api.test/users/new"]
+values = ["http://api.company.com/users/0", "http://api.company.com/users/1", "http://api.company.com/users/new"]
 
 [parameters]
 "path.id" = {{ dictionary = "resources", probability = 0.7 }}
@@ -56,15 +56,16 @@ def main():
 
 
 def fill(base):
-    """A resource with subscriptions and documents, so that not every request meets an empty store."""
+    """The resource of the examples in the schema, with subscriptions and documents: not every request shall meet an
+    empty store."""
     change = {"field": "revision"}
-    made = flare_server.call(base, "POST", "/resources", {"endpoint": "http://api.test/users/{id}", "change": change})
+    made = flare_server.call(base, "POST", "/resources", {"endpoint": "http://api.company.com/users/{id}", "change": change})
     # The second one keeps the resource from being deleted when the first one is.
     for name in ["keeps", "changes"]:
         subscription = {"name": name, "endpoint": {"url": "http://127.0.0.1:9/a", "method": "post"}}
         subscribed = flare_server.call(base, "POST", f"/resources/{made['id']}/subscriptions", subscription)
     for number in range(5):
-        flare_server.call(base, "PUT", f"/documents/http://api.test/users/{number}", {"revision": 1})
+        flare_server.call(base, "PUT", f"/documents/http://api.company.com/users/{number}", {"revision": 1})
     return {"resource": made["id"], "subscription": subscribed["id"]}
 
 

@@ -1,5 +1,7 @@
 //! The embedded engine keeps the contract, and what it was given survives.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use flare_core::{ErrorKind, port::Store};

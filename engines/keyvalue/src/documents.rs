@@ -136,7 +136,7 @@ fn read_change(map: &dyn KeyValue, stream: StreamId, sequence: Sequence) -> Resu
 fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
     let from = keys::head_prefix(stream, &query.prefix);
     let counted = if query.prefix.is_empty() && query.changed_since.is_none() {
-        Some(read_count(map.get(Table::Meta, &keys::count(stream))?)? as usize)
+        Some(read_count(map.get(Table::Meta, &keys::count(stream))?.as_ref())? as usize)
     } else {
         None
     };

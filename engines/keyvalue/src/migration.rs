@@ -18,7 +18,7 @@ pub const FORMAT: u64 = 1 + MIGRATIONS.len() as u64;
 /// goes on where it stopped.
 pub fn run(map: &dyn KeyValue, migrations: &[Migration]) -> Result<()> {
     let newest = 1 + migrations.len() as u64;
-    let found = read_count(map.get(Table::Meta, keys::FORMAT)?)?;
+    let found = read_count(map.get(Table::Meta, keys::FORMAT)?.as_ref())?;
     if found > newest {
         return Err(Error::invalid(format!(
             "the data has format {found}, written by a newer version of Flare; this version reads formats up to \

@@ -54,7 +54,7 @@ impl Group {
         }
         for (stream, change) in std::mem::take(&mut self.count_changes) {
             let key = keys::count(stream);
-            let count = read_count(map.get(Table::Meta, &key)?)?.saturating_add_signed(change);
+            let count = read_count(map.get(Table::Meta, &key)?.as_ref())?.saturating_add_signed(change);
             let value = Some(Bytes::copy_from_slice(&count.to_be_bytes()));
             self.rows.push(Row { table: Table::Meta, key, value });
         }
@@ -63,8 +63,8 @@ impl Group {
 }
 
 /// Reads a counter; absent is zero.
-pub(crate) fn read_count(value: Option<Bytes>) -> Result<u64> {
-    match value.as_deref().map(<[u8; 8]>::try_from) {
+pub(crate) fn read_count(value: Option<&Bytes>) -> Result<u64> {
+    match value.map(|value| <[u8; 8]>::try_from(&value[..])) {
         None => Ok(0),
         Some(Ok(bytes)) => Ok(u64::from_be_bytes(bytes)),
         Some(Err(_)) => Err(Error::internal("a counter row does not have 8 bytes")),

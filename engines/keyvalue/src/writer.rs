@@ -56,7 +56,7 @@ struct Shared {
 
 impl Writer {
     pub(crate) fn start(map: Arc<dyn KeyValue>, options: &Options) -> Result<Self> {
-        let head = read_count(map.get(Table::Meta, keys::SEQUENCE)?)?;
+        let head = read_count(map.get(Table::Meta, keys::SEQUENCE)?.as_ref())?;
         let shared = Arc::new(Shared {
             head: AtomicU64::new(head),
             trouble: Mutex::new(None),
@@ -284,7 +284,7 @@ impl WriterThread {
     /// A batch that failed late may be on disk all the same: its sequences must not be given out again, and nobody has
     /// heard of its changes.
     fn catch_up(&self) -> Result<()> {
-        let found = read_count(self.map.get(Table::Meta, keys::SEQUENCE)?)?;
+        let found = read_count(self.map.get(Table::Meta, keys::SEQUENCE)?.as_ref())?;
         self.shared.head.fetch_max(found, Ordering::AcqRel);
         self.tell(|listener| listener.missed(Sequence(found)));
         Ok(())
@@ -310,9 +310,9 @@ impl WriterThread {
     }
 
     /// Runs one step of work that nobody waits for; true if there may be more.
-    fn housekeep(&mut self, step: fn(&dyn KeyValue) -> Result<(Vec<Row>, bool)>) -> bool {
+    fn housekeep(&mut self, step: fn(&dyn KeyValue) -> Result<Chore>) -> bool {
         match step(&*self.map) {
-            Ok((rows, more)) => self.write(rows, Durability::Later).is_ok() && more,
+            Ok(chore) => self.write(chore.rows, Durability::Later).is_ok() && chore.more,
             Err(error) => {
                 tracing::warn!(reason = error.chain(), "housekeeping of the store failed; it will be tried again");
                 false
@@ -321,8 +321,8 @@ impl WriterThread {
     }
 
     /// Removes some rows of a deleted stream or outlet, and the note of the deletion when none are left.
-    fn purge_some(map: &dyn KeyValue) -> Result<(Vec<Row>, bool)> {
-        let Some(purge) = first_purge(map)? else { return Ok((Vec::new(), false)) };
+    fn purge_some(map: &dyn KeyValue) -> Result<Chore> {
+        let Some(purge) = first_purge(map)? else { return Ok(Chore { rows: Vec::new(), more: false }) };
         let mut removed = Vec::new();
         for table in purge.tables {
             let prefix = &purge.id[..];
@@ -331,14 +331,14 @@ impl WriterThread {
                 if removed.len() < PURGE_ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             if removed.len() >= PURGE_ROWS_MAX {
-                return Ok((removed, true));
+                return Ok(Chore { rows: removed, more: true });
             }
         }
         removed.push(Row { table: Table::Meta, key: purge.note, value: None });
-        Ok((removed, true))
+        Ok(Chore { rows: removed, more: true })
     }
 
-    fn expire_idempotency_keys(map: &dyn KeyValue) -> Result<(Vec<Row>, bool)> {
+    fn expire_idempotency_keys(map: &dyn KeyValue) -> Result<Chore> {
         let oldest = Timestamp::now() - flare_core::port::Idempotency::RETENTION;
         let mut removed = Vec::new();
         let prefix = keys::IDEMPOTENCY_KEYS;
@@ -348,8 +348,15 @@ impl WriterThread {
             }
             ControlFlow::Continue(())
         })?;
-        Ok((removed, false))
+        Ok(Chore { rows: removed, more: false })
     }
+}
+
+/// A step of work that nobody waits for.
+struct Chore {
+    rows: Vec<Row>,
+    /// There may be more to do.
+    more: bool,
 }
 
 /// What is left to remove of something deleted.

@@ -1,5 +1,7 @@
 //! The writer over a disk that loses what was not flushed, and that refuses writes.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},

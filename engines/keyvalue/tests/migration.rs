@@ -1,5 +1,7 @@
 //! A store written by an older version is brought up, one that is newer is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use flare_core::{Error, Result};
 use flare_keyvalue::{Durability, KeyValue, Row, Table, migration::run};

@@ -84,6 +84,7 @@ async fn only_json_describes_a_resource() {
     insta::assert_snapshot!("resource_wrong_type", lab.ask(typed("text/plain", "a")).await.shown());
     assert_eq!(lab.ask(typed("application/json; charset=utf-8", "a")).await.status, 201);
     assert_eq!(lab.ask(typed("Application/JSON", "b")).await.status, 201);
+    assert_eq!(lab.ask(typed("application/x-www-form-urlencoded", "c")).await.status, 201, "as curl -d sends it");
 }
 
 #[tokio::test]
