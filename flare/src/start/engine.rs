@@ -1,25 +1,40 @@
 //! The one place that names engines.
 
-use anyhow::bail;
 use flare_core::port::Store;
 
 use crate::config::{Config, RepositoryEngine};
 
 pub fn open(config: &Config) -> anyhow::Result<Store> {
-    let opened = match config.repository.engine {
-        #[cfg(feature = "embedded")]
-        RepositoryEngine::Embedded => flare_embedded::open(&flare_embedded::Options {
-            path: config.repository.path.clone(),
-            cache_bytes: config.repository.cache.bytes(),
-            reserve_bytes: config.repository.reserve.bytes(),
-            store: flare_keyvalue::Options { writes_waiting_max: config.repository.write_queue_max },
-        }),
-        #[cfg(feature = "memory")]
-        RepositoryEngine::Memory => {
-            flare_memory::open(&flare_keyvalue::Options { writes_waiting_max: config.repository.write_queue_max })
-        }
-        #[allow(unreachable_patterns, reason = "reached only in builds without all engines")]
-        engine => bail!("repository.engine = {engine:?} is not part of this build"),
+    match config.repository.engine {
+        RepositoryEngine::Embedded => embedded(config),
+        RepositoryEngine::Memory => memory(config),
+    }
+}
+
+#[cfg(feature = "embedded")]
+fn embedded(config: &Config) -> anyhow::Result<Store> {
+    let repository = &config.repository;
+    let options = flare_embedded::Options {
+        path: repository.path.clone(),
+        cache_bytes: repository.cache.bytes(),
+        reserve_bytes: repository.reserve.bytes(),
+        store: flare_keyvalue::Options { writes_waiting_max: repository.write_queue_max },
     };
-    opened.map_err(super::whole)
+    flare_embedded::open(&options).map_err(super::whole)
+}
+
+#[cfg(not(feature = "embedded"))]
+fn embedded(_: &Config) -> anyhow::Result<Store> {
+    anyhow::bail!("the engine \"embedded\" is not part of this build; set repository.engine to another one")
+}
+
+#[cfg(feature = "memory")]
+fn memory(config: &Config) -> anyhow::Result<Store> {
+    let options = flare_keyvalue::Options { writes_waiting_max: config.repository.write_queue_max };
+    flare_memory::open(&options).map_err(super::whole)
+}
+
+#[cfg(not(feature = "memory"))]
+fn memory(_: &Config) -> anyhow::Result<Store> {
+    anyhow::bail!("the engine \"memory\" is not part of this build; set repository.engine to another one")
 }
