@@ -1,15 +1,20 @@
 //! The tail of the feed in memory: recent changes, shared by all outlets.
 //!
-//! An outlet that keeps up finds everything here and costs the store nothing. Bounded in bytes: what does not fit is
-//! forgotten from the old end, and whoever needs it reads the feed in the store.
+//! An outlet that keeps up finds everything here and costs the store nothing. Like the feed it has one change per
+//! document, the newest, so an outlet that falls behind skips what is superseded without looking at it. Bounded in bytes:
+//! what does not fit is forgotten from the old end, and whoever needs it reads the feed in the store.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
+    ops::Bound,
     sync::Arc,
 };
 
 use flare_core::{Sequence, StreamId, document::Change};
 use parking_lot::Mutex;
+
+/// Entries of the order that stand for nothing any more, before they are swept.
+const STALE_MAX: usize = 1024;
 
 pub(crate) struct Tail {
     inner: Mutex<Inner>,
@@ -20,42 +25,29 @@ struct Inner {
     /// A stream without an entry has had no change since here.
     since: Sequence,
     streams: HashMap<StreamId, StreamTail>,
-    /// All changes held, oldest first.
-    order: VecDeque<StreamId>,
+    /// All changes held, oldest first, and some that were superseded since.
+    order: VecDeque<(StreamId, Sequence)>,
+    held: usize,
     bytes: usize,
 }
 
 struct StreamTail {
-    /// The newest change of the stream that is not held.
+    /// The newest change of the stream that was forgotten while it was still the newest of its document.
     forgotten: Sequence,
-    changes: VecDeque<Arc<Change>>,
+    changes: BTreeMap<Sequence, Arc<Change>>,
 }
 
 impl Tail {
     pub fn new(head: Sequence, bytes_max: usize) -> Self {
-        let inner = Inner { since: head, streams: HashMap::new(), order: VecDeque::new(), bytes: 0 };
-        Self { inner: Mutex::new(inner), bytes_max }
+        Self { inner: Mutex::new(Inner::new(head)), bytes_max }
     }
 
     /// Adds changes in the order of their sequences.
     pub fn push(&self, changes: Vec<Arc<Change>>) {
         let mut inner = self.inner.lock();
-        for change in changes {
-            let since = inner.since;
-            inner.bytes += change.memory_bytes();
-            inner.order.push_back(change.stream);
-            let stream = inner
-                .streams
-                .entry(change.stream)
-                .or_insert_with(|| StreamTail { forgotten: since, changes: VecDeque::new() });
-            if let Some(replaced) = change.replaces
-                && let Ok(place) = stream.changes.binary_search_by_key(&replaced, |held| held.sequence)
-            {
-                stream.changes[place].supersede();
-            }
-            stream.changes.push_back(change);
-        }
+        changes.into_iter().for_each(|change| inner.add(change));
         inner.forget_past(self.bytes_max);
+        inner.sweep();
     }
 
     /// Up to `limit` changes of the stream past `after`; None if some of them are not held.
@@ -65,37 +57,66 @@ impl Tail {
         if after < tail.forgotten {
             return None;
         }
-        let start = tail.changes.partition_point(|change| change.sequence <= after);
-        Some(tail.changes.range(start..).take(limit).cloned().collect())
+        let past = tail.changes.range((Bound::Excluded(after), Bound::Unbounded));
+        Some(past.take(limit).map(|(_, change)| change.clone()).collect())
     }
 
     /// Forgets everything: changes up to `head` may have been missed.
     pub fn reset(&self, head: Sequence) {
-        let mut inner = self.inner.lock();
-        *inner = Inner { since: head, streams: HashMap::new(), order: VecDeque::new(), bytes: 0 };
+        *self.inner.lock() = Inner::new(head);
     }
 
     pub fn forget_stream(&self, stream: StreamId) {
         let mut inner = self.inner.lock();
-        if let Some(tail) = inner.streams.get_mut(&stream) {
-            let held = std::mem::take(&mut tail.changes);
-            let freed: usize = held.iter().map(|change| change.memory_bytes()).sum();
-            inner.streams.remove(&stream);
-            inner.bytes -= freed;
-            inner.order.retain(|of| *of != stream);
+        if let Some(tail) = inner.streams.remove(&stream) {
+            inner.held -= tail.changes.len();
+            inner.bytes -= tail.changes.values().map(|change| change.memory_bytes()).sum::<usize>();
         }
     }
 }
 
 impl Inner {
+    fn new(head: Sequence) -> Self {
+        Self { since: head, streams: HashMap::new(), order: VecDeque::new(), held: 0, bytes: 0 }
+    }
+
+    fn add(&mut self, change: Arc<Change>) {
+        let since = self.since;
+        let stream = self
+            .streams
+            .entry(change.stream)
+            .or_insert_with(|| StreamTail { forgotten: since, changes: BTreeMap::new() });
+        if let Some(older) = change.replaces.and_then(|replaced| stream.changes.remove(&replaced)) {
+            older.supersede();
+            self.held -= 1;
+            self.bytes -= older.memory_bytes();
+        }
+        self.held += 1;
+        self.bytes += change.memory_bytes();
+        self.order.push_back((change.stream, change.sequence));
+        stream.changes.insert(change.sequence, change);
+    }
+
     fn forget_past(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
-            let Some(stream) = self.order.pop_front() else { return };
+            let Some((stream, sequence)) = self.order.pop_front() else { return };
             let Some(tail) = self.streams.get_mut(&stream) else { continue };
-            if let Some(oldest) = tail.changes.pop_front() {
-                tail.forgotten = oldest.sequence;
+            if let Some(oldest) = tail.changes.remove(&sequence) {
+                tail.forgotten = sequence;
+                self.held -= 1;
                 self.bytes -= oldest.memory_bytes();
             }
+        }
+    }
+
+    /// Keeps the order about as long as what is held.
+    fn sweep(&mut self) {
+        if self.order.len() > 2 * self.held + STALE_MAX {
+            let streams = &self.streams;
+            let is_held = |stream: &StreamId, sequence: &Sequence| {
+                streams.get(stream).is_some_and(|tail| tail.changes.contains_key(sequence))
+            };
+            self.order.retain(|(stream, sequence)| is_held(stream, sequence));
         }
     }
 }
@@ -150,13 +171,27 @@ mod tests {
     }
 
     #[test]
-    fn an_older_change_of_the_same_document_is_marked() {
+    fn an_older_change_of_the_same_document_gives_way() {
         let one = StreamId::generate();
         let tail = Tail::new(Sequence(0), 1 << 20);
         let older = change(one, 1, None);
         tail.push(vec![older.clone(), change(one, 2, None), change(one, 3, Some(1))]);
         assert!(older.is_superseded());
-        assert!(!tail.read(one, Sequence(1), 1).unwrap()[0].is_superseded());
+        assert_eq!(read(&tail, one, 0), Some(vec![2, 3]));
+    }
+
+    #[test]
+    fn a_document_that_changes_for_ever_takes_the_room_of_one() {
+        let one = StreamId::generate();
+        let tail = Tail::new(Sequence(0), 1 << 20);
+        tail.push(vec![change(one, 1, None)]);
+        for sequence in 2..20_000 {
+            tail.push(vec![change(one, sequence, Some(sequence - 1))]);
+        }
+        let inner = tail.inner.lock();
+        assert_eq!(inner.held, 1);
+        assert!(inner.order.len() <= STALE_MAX + 3, "{}", inner.order.len());
+        assert!(inner.bytes < 2000);
     }
 
     #[test]
