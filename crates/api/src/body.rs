@@ -3,6 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
+use http::{HeaderValue, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
@@ -38,7 +39,7 @@ impl BodyLimits {
 
     fn too_large(&self) -> ApiError {
         let detail = format!("the body is larger than {} bytes, the most that is allowed", self.bytes_max);
-        ApiError::new(error::TOO_LARGE, detail)
+        unread(ApiError::new(error::TOO_LARGE, detail))
     }
 }
 
@@ -63,7 +64,7 @@ where
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(_))) => {
                 let detail = format!("the connection failed after {} bytes of the body", collected.len());
-                return Err(ApiError::new(error::BODY_INTERRUPTED, detail));
+                return Err(unread(ApiError::new(error::BODY_INTERRUPTED, detail)));
             }
             Ok(None) => return Ok(collected.into_boxed_slice().into()),
             Err(_) => return Err(too_slow(&limits, collected.len(), Instant::now() >= end)),
@@ -82,5 +83,11 @@ fn too_slow(limits: &BodyLimits, bytes: usize, is_whole: bool) -> ApiError {
     } else {
         format!("nothing came for {:?} after {bytes} bytes of the body", limits.frame_timeout)
     };
-    ApiError::new(error::TOO_SLOW, detail)
+    unread(ApiError::new(error::TOO_SLOW, detail))
+}
+
+/// The rest of the body is not read, so the connection ends with this answer: a client that is not told would send its
+/// next request into it.
+fn unread(error: ApiError) -> ApiError {
+    error.with_header(header::CONNECTION, HeaderValue::from_static("close"))
 }
