@@ -5,6 +5,7 @@
 
 mod clock;
 mod delivery;
+mod fast_map;
 mod intake;
 mod node;
 mod registry;

@@ -5,17 +5,17 @@
 //! be doubled, merged with others or late. Outlets then take from the feed what they can hold: demand goes up the
 //! stages, never work down.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use flare_core::{OutletId, Sequence, StreamId, document::Change, port::ChangeListener};
 use parking_lot::RwLock;
 
-use crate::{delivery::mailbox::Mailbox, tail::Tail};
+use crate::{delivery::mailbox::Mailbox, fast_map::FastMap, tail::Tail};
 
 /// Which slots have outlets of a stream, and how many.
 pub(crate) struct Bucket {
     mailboxes: Vec<Arc<Mailbox>>,
-    streams: RwLock<HashMap<StreamId, Vec<(u16, u32)>>>,
+    streams: RwLock<FastMap<StreamId, Vec<(u16, u32)>>>,
     tail: Arc<Tail>,
 }
 

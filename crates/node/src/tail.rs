@@ -5,13 +5,15 @@
 //! what does not fit is forgotten from the old end, and whoever needs it reads the feed in the store.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::Bound,
     sync::Arc,
 };
 
 use flare_core::{Sequence, StreamId, document::Change};
 use parking_lot::Mutex;
+
+use crate::fast_map::FastMap;
 
 /// Entries of the order that stand for nothing any more, before they are swept.
 const STALE_MAX: usize = 1024;
@@ -24,7 +26,7 @@ pub(crate) struct Tail {
 struct Inner {
     /// A stream without an entry has had no change since here.
     since: Sequence,
-    streams: HashMap<StreamId, StreamTail>,
+    streams: FastMap<StreamId, StreamTail>,
     /// All changes held, oldest first, and some that were superseded since.
     order: VecDeque<(StreamId, Sequence)>,
     held: usize,
@@ -77,7 +79,7 @@ impl Tail {
 
 impl Inner {
     fn new(head: Sequence) -> Self {
-        Self { since: head, streams: HashMap::new(), order: VecDeque::new(), held: 0, bytes: 0 }
+        Self { since: head, streams: FastMap::default(), order: VecDeque::new(), held: 0, bytes: 0 }
     }
 
     fn add(&mut self, change: Arc<Change>) {

@@ -7,7 +7,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::attempt::{Failed, Outcome, Source};
+use crate::fast_map::FastMap;
 
 /// So many failures in a row, and the outlet counts as down.
 const DOWN_AFTER: u32 = 8;
@@ -57,8 +58,8 @@ struct Active {
     buffer: VecDeque<Arc<Change>>,
     /// Taken from the feed, not yet handled.
     unhandled: BTreeSet<Sequence>,
-    in_flight: HashMap<DocumentNumber, Flight>,
-    retries: HashMap<DocumentNumber, Waiting>,
+    in_flight: FastMap<DocumentNumber, Flight>,
+    retries: FastMap<DocumentNumber, Waiting>,
     /// When retries are due; entries of retries that are gone or were moved are skipped.
     due: BinaryHeap<Reverse<(Instant, DocumentNumber)>>,
 }

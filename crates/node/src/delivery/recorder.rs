@@ -4,7 +4,7 @@
 //! delivery. When the store refuses writes, progress is kept and written later; when too much has gathered, slots
 //! start no more deliveries until it is written.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use flare_core::{
     DocumentNumber, OutletId, Result,
@@ -15,13 +15,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::fast_map::FastMap;
+
 /// A write is started early when so much has gathered.
 const STEPS_EARLY: usize = 4096;
 /// Past this, no delivery is started.
 const STEPS_MAX: usize = 65_536;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-type Versions = HashMap<(OutletId, DocumentNumber), Version>;
+type Versions = FastMap<(OutletId, DocumentNumber), Version>;
 
 pub(crate) struct Recorder {
     store: Arc<dyn Deliveries>,
@@ -118,6 +120,6 @@ impl Recorder {
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
-        self.buffer.lock().writing = Versions::new();
+        self.buffer.lock().writing = Versions::default();
     }
 }

@@ -61,11 +61,6 @@ impl Push<'_> {
         Ok(request)
     }
 
-    /// The same for all attempts at one revision.
-    fn message_id(&self) -> String {
-        format!("msg_{}_{}", self.outlet.id, self.change.sequence)
-    }
-
     fn put_headers(&self, request: &mut Request<Full<Bytes>>, body: &[u8], revision: &str) -> Result<(), String> {
         let headers = request.headers_mut();
         headers.reserve(12);
@@ -77,18 +72,20 @@ impl Push<'_> {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
             headers.remove(&name);
             for value in values {
-                headers.append(&name, header(value)?);
+                headers.append(&name, header(value.clone())?);
             }
         }
-        let id = self.message_id();
+        let outlet = self.outlet.id.to_string();
+        // The same for all attempts at one revision.
+        let id = format!("msg_{outlet}_{}", self.change.sequence);
         let timestamp = self.now.as_second().to_string();
         let signature = sign(self.outlet.secret.key(), &id, &timestamp, body);
-        headers.insert(WEBHOOK_ID, header(&id)?);
-        headers.insert(WEBHOOK_TIMESTAMP, header(&timestamp)?);
-        headers.insert(WEBHOOK_SIGNATURE, header(&signature)?);
-        headers.insert(FLARE_SUBSCRIPTION, header(&self.outlet.id.to_string())?);
-        headers.insert(FLARE_DOCUMENT, header(self.change.url.as_str())?);
-        headers.insert(FLARE_REVISION, header(revision.trim_matches('"'))?);
+        headers.insert(WEBHOOK_ID, header(id)?);
+        headers.insert(WEBHOOK_TIMESTAMP, header(timestamp)?);
+        headers.insert(WEBHOOK_SIGNATURE, header(signature)?);
+        headers.insert(FLARE_SUBSCRIPTION, header(outlet)?);
+        headers.insert(FLARE_DOCUMENT, header(self.change.url.as_str().to_owned())?);
+        headers.insert(FLARE_REVISION, header(revision.trim_matches('"').to_owned())?);
         headers.insert(FLARE_ATTEMPT, HeaderValue::from(self.attempt));
         Ok(())
     }
@@ -146,8 +143,10 @@ fn verb(method: Method) -> http::Method {
     }
 }
 
-fn header(value: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(value).map_err(|_| format!("{value:?} cannot stand in a header"))
+/// Takes the text over without a copy.
+fn header(value: String) -> Result<HeaderValue, String> {
+    let value = Bytes::from(value);
+    HeaderValue::from_maybe_shared(value.clone()).map_err(|_| format!("{value:?} cannot stand in a header"))
 }
 
 /// The signature of Standard Webhooks, version 1: HMAC-SHA256 over id, timestamp and body.

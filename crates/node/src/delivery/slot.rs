@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
     future::Future,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
@@ -21,6 +21,8 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::fast_map::FastMap;
 
 use super::{
     Shared,
@@ -43,8 +45,8 @@ type WaitForPlace = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, Acq
 pub(crate) struct Slot {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
-    outlets: HashMap<OutletId, OutletState>,
-    by_stream: HashMap<StreamId, Vec<OutletId>>,
+    outlets: FastMap<OutletId, OutletState>,
+    by_stream: FastMap<StreamId, Vec<OutletId>>,
     /// Outlets that may have something to send, each once: fair turns.
     line: VecDeque<OutletId>,
     running: Running,
@@ -77,8 +79,8 @@ impl Slot {
         Self {
             shared,
             mailbox,
-            outlets: HashMap::new(),
-            by_stream: HashMap::new(),
+            outlets: FastMap::default(),
+            by_stream: FastMap::default(),
             line: VecDeque::new(),
             running: Running::new(),
             wait_for_place: None,
