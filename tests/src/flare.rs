@@ -2,10 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -13,6 +12,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::client::Client;
+use crate::port::Port;
 use crate::wait::within;
 
 /// How often a state that gives no signal is looked at.
@@ -28,7 +28,7 @@ pub struct Flare {
     folder: TempDir,
     data: PathBuf,
     /// Where the server is called.
-    addr: SocketAddr,
+    port: Port,
     /// Where the server listens, as it is told.
     listen: String,
     client: Client,
@@ -71,7 +71,7 @@ impl Flare {
         let folder = TempDir::with_prefix("flare-test-").unwrap();
         let data = folder.path().join("data");
         let mut flare = Self::prepare(folder, data, config);
-        flare.listen = format!(":{}", flare.addr.port());
+        flare.listen = format!(":{}", flare.addr().port());
         flare.start_again().await;
         flare
     }
@@ -84,8 +84,9 @@ impl Flare {
 
     fn prepare(folder: TempDir, data: PathBuf, config: &str) -> Self {
         fs::write(folder.path().join("flare.toml"), config).unwrap();
-        let addr = free_address();
-        Self { process: None, folder, data, addr, listen: addr.to_string(), client: Client::new(addr) }
+        let port = Port::free();
+        let addr = port.addr();
+        Self { process: None, folder, data, port, listen: addr.to_string(), client: Client::new(addr) }
     }
 
     /// Starts the stopped server again, on the same folder and address, and waits until it is ready.
@@ -126,7 +127,8 @@ impl Flare {
 
     /// Starts a second server on the folder of this one, at an address of its own, and waits for its end.
     pub async fn second_on_the_same_folder(&self) -> Ended {
-        run_to_end(self.command(&free_address().to_string())).await
+        let port = Port::free();
+        run_to_end(self.command(&port.addr().to_string())).await
     }
 
     pub async fn is_ready(&self) -> bool {
@@ -137,7 +139,7 @@ impl Flare {
     /// Waits until nobody accepts connections at the address of the server any more.
     pub async fn takes_no_more_requests(&self) {
         let closed = async {
-            while tokio::net::TcpStream::connect(self.addr).await.is_ok() {
+            while tokio::net::TcpStream::connect(self.addr()).await.is_ok() {
                 tokio::time::sleep(POLL).await;
             }
         };
@@ -172,7 +174,7 @@ impl Flare {
     }
 
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.port.addr()
     }
 
     pub fn client(&self) -> Client {
@@ -297,22 +299,6 @@ pub fn binary() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in a workspace");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
     target.join("debug/flare")
-}
-
-/// An address on which nobody listens, outside of the ports that the kernel gives to outgoing connections.
-fn free_address() -> SocketAddr {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 10_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two runs at once start at different places.
-    let own = (std::process::id() % u32::from(COUNT)) as u16;
-    loop {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + (own + step) % COUNT));
-        if TcpListener::bind(addr).is_ok() {
-            return addr;
-        }
-    }
 }
 
 /// Puts the members of `over` into `base`, objects member by member.

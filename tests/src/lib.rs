@@ -13,6 +13,7 @@ mod client;
 mod delivery;
 mod flare;
 mod machine;
+mod port;
 mod raw;
 mod receiver;
 mod signature;
