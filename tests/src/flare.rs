@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use http::Method;
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::port::Port;
+use crate::process::{Ended, Process, run_to_end};
 use crate::wait::within;
 
 /// How often a state that gives no signal is looked at.
@@ -24,7 +25,7 @@ const LOG_BYTES_SHOWN: u64 = 16 << 10;
 /// A server. It is killed, and its folder removed, when it is dropped.
 pub struct Flare {
     /// None while it is stopped.
-    process: Option<Child>,
+    process: Option<Process>,
     folder: TempDir,
     data: PathBuf,
     /// Where the server is called.
@@ -39,13 +40,6 @@ pub struct Subscription {
     /// `/resources/…/subscriptions/…`
     pub path: String,
     pub secret: String,
-}
-
-/// How a process ended, and all that it said.
-#[derive(Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub output: String,
 }
 
 impl Flare {
@@ -94,7 +88,7 @@ impl Flare {
         self.spawn();
         within("the server is ready", async {
             while !self.is_ready().await {
-                if let Some(status) = self.process.as_mut().and_then(|process| process.try_wait().unwrap()) {
+                if let Some(status) = self.process.as_mut().and_then(Process::status) {
                     panic!("the server ended instead of starting: {status}");
                 }
                 tokio::time::sleep(POLL).await;
@@ -107,8 +101,8 @@ impl Flare {
     pub fn spawn(&mut self) {
         assert!(self.process.is_none(), "the server runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
-        let process = self.command(&self.listen).stdout(log.try_clone().unwrap()).stderr(log).spawn();
-        self.process = Some(process.unwrap_or_else(|error| panic!("cannot run {}: {error}", binary().display())));
+        let mut command = self.command(&self.listen);
+        self.process = Some(Process::start(command.stdout(log.try_clone().unwrap()).stderr(log)));
     }
 
     fn command(&self, listen: &str) -> Command {
@@ -148,7 +142,7 @@ impl Flare {
 
     /// kill -9.
     pub async fn kill(&mut self) {
-        self.process.as_mut().expect("the server runs").kill().unwrap();
+        self.process.as_mut().expect("the server runs").kill();
         self.ended().await;
     }
 
@@ -168,8 +162,7 @@ impl Flare {
 
     /// Waits for the end of the process.
     pub async fn ended(&mut self) -> ExitStatus {
-        let mut process = self.process.take().expect("the server runs");
-        let status = wait_for_end(&mut process).await;
+        let status = self.process.take().expect("the server runs").ended().await;
         status.unwrap_or_else(|| panic!("the server does not end\n{}", self.log_tail()))
     }
 
@@ -249,10 +242,7 @@ impl Flare {
 
 impl Drop for Flare {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        drop(self.process.take());
         if std::thread::panicking() {
             eprintln!("{}", self.log_tail());
         } else {
@@ -260,35 +250,6 @@ impl Drop for Flare {
             assert!(!self.log().contains("panicked at"), "the server panicked\n{}", self.log_tail());
         }
     }
-}
-
-/// Runs a command of the binary that is expected to end by itself.
-pub async fn run_to_end(mut command: Command) -> Ended {
-    let folder = TempDir::with_prefix("flare-test-").unwrap();
-    let file = folder.path().join("output");
-    let output = File::create(&file).unwrap();
-    let mut process = command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
-    let status = wait_for_end(&mut process).await;
-    let output = fs::read_to_string(file).unwrap();
-    Ended { status: status.unwrap_or_else(|| panic!("does not end: {command:?}\n{output}")), output }
-}
-
-/// None, and the process is killed, if it does not end by itself.
-async fn wait_for_end(process: &mut Child) -> Option<ExitStatus> {
-    let ended = async {
-        loop {
-            match process.try_wait().unwrap() {
-                Some(status) => return status,
-                None => tokio::time::sleep(POLL).await,
-            }
-        }
-    };
-    let ended = tokio::time::timeout(crate::wait::WAIT_MAX, ended).await.ok();
-    if ended.is_none() {
-        let _ = process.kill();
-        let _ = process.wait();
-    }
-    ended
 }
 
 /// The binary under test: `FLARE_TEST_BINARY`, or what `cargo build` made.

@@ -14,6 +14,7 @@ mod delivery;
 mod flare;
 mod machine;
 mod port;
+mod process;
 mod raw;
 mod receiver;
 mod signature;
@@ -21,8 +22,9 @@ mod wait;
 
 pub use client::{Answer, Client, Unanswered};
 pub use delivery::{Delivery, Envelope, Records};
-pub use flare::{Ended, Flare, Subscription, binary, run_to_end};
+pub use flare::{Flare, Subscription, binary};
 pub use machine::{SmallDisk, skipped};
+pub use process::{Ended, run_to_end};
 pub use raw::RawConnection;
 pub use receiver::{Gate, Receiver, Reply};
 pub use signature::{is_signed_by, sign};

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::process::Guard;
+
 /// Says, past the capture of the test runner, that a scenario did not run. In CI that is a failure.
 pub fn skipped(scenario: &str, reason: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{scenario} cannot run here: {reason}");
@@ -16,6 +18,7 @@ pub fn skipped(scenario: &str, reason: &str) {
 /// A file system of a few MiB in memory. Unmounted when it is dropped.
 pub struct SmallDisk {
     folder: TempDir,
+    guard: Guard,
 }
 
 impl SmallDisk {
@@ -25,7 +28,10 @@ impl SmallDisk {
         let size = format!("size={mib}m");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
         match mount {
-            Ok(output) if output.status.success() => Ok(Self { folder }),
+            Ok(output) if output.status.success() => {
+                let guard = Guard::new("umount --lazy \"$0\"; rmdir \"$0\"", &folder.path().to_string_lossy());
+                Ok(Self { folder, guard })
+            }
             Ok(output) => Err(format!("mount: {}", String::from_utf8_lossy(&output.stderr).trim())),
             Err(error) => Err(format!("mount: {error}")),
         }
@@ -66,6 +72,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
+        self.guard.dismiss();
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }
