@@ -69,7 +69,7 @@ impl Embedded {
     fn with<R>(&self, read: impl FnOnce(&Tables) -> Result<R, fjall::Error>) -> Result<R> {
         match &*self.tables.read() {
             Some(tables) => {
-                read(tables).map_err(|error| Error::unavailable("could not read the data folder").because(error))
+                read(tables).map_err(|error| Error::unavailable("the engine of the data folder failed").because(error))
             }
             None => Err(Error::unavailable(self.broken_reason().unwrap_or_default())),
         }
