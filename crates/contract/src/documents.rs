@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use flare_core::{
-    Sequence, StreamId,
-    document::{Change, Written},
-    port::{ChangeListener, DocumentQuery, Store},
+    Sequence,
+    document::{Change, DocumentWrite, Written},
+    outlet::Revisions,
+    port::{ChangeListener, DocumentQuery, FeedQuery, Store},
     revision::Revision,
 };
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ pub(crate) const CASES: &[Case] = cases![
     sequences_rise_and_the_number_stays,
     the_feed_has_the_newest_change_of_each_document_in_order,
     the_feed_is_cut_by_count_and_by_bytes,
+    replaced_changes_are_kept_until_they_are_swept,
     streams_do_not_see_each_other,
     a_list_is_in_url_order_and_counts_all,
     a_list_is_narrowed_by_prefix_and_time,
@@ -30,10 +32,6 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 const ENDPOINT: &str = "http://api.test/users/{id}";
-
-async fn feed(store: &Store, stream: StreamId, after: Sequence) -> Vec<Change> {
-    store.documents.feed(stream, after, 1000, 1 << 20).await.unwrap()
-}
 
 fn names(changes: &[Change]) -> Vec<String> {
     changes.iter().map(|change| change.url.as_str().rsplit('/').next().unwrap().to_owned()).collect()
@@ -106,7 +104,7 @@ async fn writes_of_one_batch_see_each_other(store: Store) {
     let written = store.documents.write(writes).await.unwrap();
     let changed: Vec<_> = written.iter().map(|one| matches!(one, Written::Changed(_))).collect();
     assert_eq!(changed, [true, false, true, true, true]);
-    assert_eq!(names(&feed(&store, stream.id, Sequence::START).await), ["1", "2"]);
+    assert_eq!(names(&make::feed(&store, stream.id, Sequence::START).await), ["1", "2"]);
 }
 
 async fn concurrent_writes_of_one_document_keep_the_newest(store: Store) {
@@ -120,7 +118,7 @@ async fn concurrent_writes_of_one_document_keep_the_newest(store: Store) {
     }
     let read = store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap();
     assert_eq!(read.revision, Revision::new(9));
-    assert_eq!(feed(&store, stream.id, Sequence::START).await.len(), 1);
+    assert_eq!(make::feed(&store, stream.id, Sequence::START).await.len(), 1);
 }
 
 async fn sequences_rise_and_the_number_stays(store: Store) {
@@ -145,12 +143,12 @@ async fn the_feed_has_the_newest_change_of_each_document_in_order(store: Store) 
     let middle = store.documents.head();
     make::write(&store, make::put(&stream, "b", 2)).await.unwrap();
     make::write(&store, make::delete(&stream, "a", None)).await.unwrap();
-    let changes = feed(&store, stream.id, Sequence::START).await;
+    let changes = make::feed(&store, stream.id, Sequence::START).await;
     assert_eq!(names(&changes), ["c", "b", "a"]);
     assert_eq!(changes.iter().map(|change| change.is_delete()).collect::<Vec<_>>(), [false, false, true]);
     assert!(changes.is_sorted_by_key(|change| change.sequence));
-    assert_eq!(names(&feed(&store, stream.id, middle).await), ["b", "a"]);
-    assert!(feed(&store, stream.id, store.documents.head()).await.is_empty());
+    assert_eq!(names(&make::feed(&store, stream.id, middle).await), ["b", "a"]);
+    assert!(make::feed(&store, stream.id, store.documents.head()).await.is_empty());
 }
 
 async fn the_feed_is_cut_by_count_and_by_bytes(store: Store) {
@@ -158,12 +156,46 @@ async fn the_feed_is_cut_by_count_and_by_bytes(store: Store) {
     for n in 0..20 {
         make::write(&store, make::put(&stream, &n.to_string(), 1)).await.unwrap();
     }
-    let two = store.documents.feed(stream.id, Sequence::START, 2, 1 << 20).await.unwrap();
-    assert_eq!(names(&two), ["0", "1"]);
-    let rest = store.documents.feed(stream.id, two[1].sequence, 3, 1 << 20).await.unwrap();
-    assert_eq!(names(&rest), ["2", "3", "4"]);
-    assert_eq!(store.documents.feed(stream.id, Sequence::START, 20, 1).await.unwrap().len(), 1);
-    assert!(store.documents.feed(stream.id, Sequence::START, 0, 1 << 20).await.unwrap().is_empty());
+    let page = |after, limit, bytes_max| {
+        store.documents.feed(stream.id, FeedQuery { after, revisions: Revisions::Last, limit, bytes_max })
+    };
+    let two = page(Sequence::START, 2, 1 << 20).await.unwrap();
+    assert_eq!((names(&two.changes), two.until), (vec!["0".into(), "1".into()], two.changes[1].sequence));
+    let rest = page(two.until, 3, 1 << 20).await.unwrap();
+    assert_eq!(names(&rest.changes), ["2", "3", "4"]);
+    assert_eq!(page(Sequence::START, 20, 1).await.unwrap().changes.len(), 1);
+    assert!(page(Sequence::START, 0, 1 << 20).await.unwrap().changes.is_empty());
+}
+
+fn revisions(changes: &[Change]) -> Vec<(String, Revision)> {
+    names(changes).into_iter().zip(changes.iter().map(|change| change.revision)).collect()
+}
+
+async fn replaced_changes_are_kept_until_they_are_swept(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let all = || make::history(&store, stream.id, Sequence::START);
+    let expected = |list: &[(&str, i128)]| -> Vec<_> {
+        list.iter().map(|(name, revision)| ((*name).to_owned(), Revision::new(*revision))).collect()
+    };
+    // The revision is also the minute of the write.
+    for (name, revision) in [("a", 1), ("b", 2), ("a", 3), ("a", 5), ("c", 7)] {
+        let write = DocumentWrite { at: make::at(revision * 60), ..make::put(&stream, name, revision.into()) };
+        store.documents.write(vec![write]).await.unwrap();
+    }
+    assert_eq!(revisions(&all().await), expected(&[("a", 1), ("b", 2), ("a", 3), ("a", 5), ("c", 7)]));
+    assert_eq!(
+        revisions(&make::feed(&store, stream.id, Sequence::START).await),
+        expected(&[("b", 2), ("a", 5), ("c", 7)])
+    );
+    assert_eq!(store.documents.sweep(make::at(2 * 60)).await.unwrap(), 1);
+    assert_eq!(revisions(&all().await), expected(&[("b", 2), ("a", 3), ("a", 5), ("c", 7)]));
+    // What a sweep has passed is forgotten when it is replaced; the newest change of a document stays.
+    let write = DocumentWrite { at: make::at(8 * 60), ..make::put(&stream, "b", 8) };
+    store.documents.write(vec![write]).await.unwrap();
+    store.documents.sweep(make::at(2 * 60)).await.unwrap();
+    assert_eq!(store.documents.sweep(make::at(100 * 60)).await.unwrap(), 1);
+    assert_eq!(revisions(&all().await), expected(&[("a", 5), ("c", 7), ("b", 8)]));
+    assert_eq!(store.documents.sweep(make::at(100 * 60)).await.unwrap(), 0);
 }
 
 async fn streams_do_not_see_each_other(store: Store) {
@@ -171,7 +203,7 @@ async fn streams_do_not_see_each_other(store: Store) {
     let orders = make::stored_stream(&store, "http://api.test/orders/{id}").await;
     make::write(&store, make::put(&users, "1", 1)).await.unwrap();
     assert!(store.documents.get(orders.id, &make::url("1")).await.unwrap().is_none());
-    assert!(feed(&store, orders.id, Sequence::START).await.is_empty());
+    assert!(make::feed(&store, orders.id, Sequence::START).await.is_empty());
     let listed = store.documents.page(orders.id, &DocumentQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert_eq!(listed.total, 0);
 }

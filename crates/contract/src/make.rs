@@ -6,10 +6,10 @@ use bytes::Bytes;
 use flare_core::{
     OutletId, Sequence, StreamId,
     change::{ChangeRule, FieldPath},
-    document::{DocumentWrite, WriteBody, Written, WrittenChange},
-    outlet::{ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Method, Outlet, Secret},
+    document::{Change, DocumentWrite, WriteBody, Written, WrittenChange},
+    outlet::{ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Method, Outlet, Revisions, Secret},
     pattern::Pattern,
-    port::{Inserted, Store},
+    port::{FeedQuery, Inserted, Store},
     retry::RetryPolicy,
     revision::{Revision, RevisionFormat},
     stream::Stream,
@@ -20,6 +20,21 @@ use jiff::Timestamp;
 
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+/// The newest change of each document past `after`.
+pub async fn feed(store: &Store, stream: StreamId, after: Sequence) -> Vec<Change> {
+    read(store, stream, after, Revisions::Last).await
+}
+
+/// Every change past `after` that is kept.
+pub async fn history(store: &Store, stream: StreamId, after: Sequence) -> Vec<Change> {
+    read(store, stream, after, Revisions::All).await
+}
+
+async fn read(store: &Store, stream: StreamId, after: Sequence, revisions: Revisions) -> Vec<Change> {
+    let query = FeedQuery { after, revisions, limit: 1000, bytes_max: 1 << 20 };
+    store.documents.feed(stream, query).await.unwrap().changes
 }
 
 pub fn stream(endpoint: &str) -> Stream {

@@ -68,6 +68,7 @@ pub struct Sequence(pub u64);
 
 impl Sequence {
     pub const START: Self = Self(0);
+    pub const MAX: Self = Self(u64::MAX);
 
     pub fn next(self) -> Self {
         Self(self.0 + 1)

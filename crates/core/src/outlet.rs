@@ -139,6 +139,16 @@ impl Default for Content {
     }
 }
 
+/// Which revisions of a document an outlet is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Revisions {
+    /// The newest; what it has replaced in the meantime is left out.
+    #[default]
+    Last,
+    /// Every one that is kept, in order.
+    All,
+}
+
 /// A member of `data`: a text with wildcards, or any other JSON as it is.
 #[derive(Clone, Debug)]
 pub enum DataValue {

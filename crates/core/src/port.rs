@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
     document::{Change, DocumentWrite, Progress, Standing, Version, Written},
-    outlet::Outlet,
+    outlet::{Outlet, Revisions},
     stream::Stream,
     url::DocumentUrl,
 };
@@ -116,6 +116,25 @@ pub struct DocumentPage {
     pub total: usize,
 }
 
+/// Which part of the feed to read.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedQuery {
+    pub after: Sequence,
+    /// The newest change of each document, or also those that it has replaced, as far as they are kept.
+    pub revisions: Revisions,
+    pub limit: usize,
+    /// About so much content at most, but at least one change.
+    pub bytes_max: usize,
+}
+
+/// A part of the feed. It may be empty, and still not the end.
+#[derive(Debug)]
+pub struct FeedPage {
+    pub changes: Vec<Change>,
+    /// The feed has nothing else up to here.
+    pub until: Sequence,
+}
+
 #[async_trait]
 pub trait Documents: Send + Sync {
     /// Applies the writes in order, in one atomic durable step, and says of each what became of it.
@@ -130,9 +149,12 @@ pub trait Documents: Send + Sync {
     /// Documents that are there (no tombstones), in URL order.
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage>;
 
-    /// The newest change of each document of the stream with a sequence past `after`, in order of the sequences: the
-    /// feed. At most `limit` changes and about `bytes_max` of content, but at least one if there is one.
-    async fn feed(&self, stream: StreamId, after: Sequence, limit: usize, bytes_max: usize) -> Result<Vec<Change>>;
+    /// The changes of the stream, in order of the sequences: the feed.
+    async fn feed(&self, stream: StreamId, query: FeedQuery) -> Result<FeedPage>;
+
+    /// Forgets changes from before this time that a newer one has replaced; says how many. They may have been forgotten
+    /// before by themselves.
+    async fn sweep(&self, older_than: Timestamp) -> Result<u64>;
 
     /// The sequence of the last change, of any stream.
     fn head(&self) -> Sequence;

@@ -12,6 +12,7 @@ mod registry;
 pub mod settings;
 mod spread;
 pub mod supervisor;
+mod sweeper;
 mod tail;
 
 pub use intake::{DocumentNews, IntakeError};

@@ -15,6 +15,7 @@ use flare_core::{
 };
 use jiff::Timestamp;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
@@ -22,7 +23,8 @@ use crate::{
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
     settings::Settings,
-    supervisor::Supervisor,
+    supervisor::{Failure, Supervisor},
+    sweeper::Sweeper,
 };
 
 /// Rows read at once while a node starts.
@@ -34,6 +36,7 @@ pub struct Node {
     registry: Arc<Registry>,
     intake: Intake,
     delivery: Delivery,
+    sweeper_stop: CancellationToken,
     /// Changes to streams and outlets happen one after another, so that memory and store agree.
     administration: Mutex<()>,
     started_at: Timestamp,
@@ -103,12 +106,20 @@ impl Node {
         load_streams(&store, &registry).await?;
         let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
+        let sweeper = Sweeper {
+            documents: store.documents.clone(),
+            retention: settings.retention,
+            interval: settings.sweep_interval,
+        };
+        let sweeper_stop = CancellationToken::new();
+        supervisor.spawn("sweeper", Failure::StopsNode, sweeper.run(sweeper_stop.clone()));
         let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
         Ok(Arc::new(Self {
             store,
             registry,
             intake,
             delivery,
+            sweeper_stop,
             administration: Mutex::new(()),
             started_at: clock::now(),
         }))
@@ -116,6 +127,7 @@ impl Node {
 
     /// Finishes what is in flight, records it, and closes the store. Intake must have stopped.
     pub async fn stop(&self) -> Result<()> {
+        self.sweeper_stop.cancel();
         self.delivery.stop().await;
         self.store.engine.close().await
     }

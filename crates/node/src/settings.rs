@@ -29,6 +29,10 @@ pub struct Settings {
     pub tail_bytes_max: usize,
     /// Time for what is in flight when the node stops.
     pub grace: Duration,
+    /// How long changes are kept that a newer one has replaced.
+    pub retention: Duration,
+    /// How often that is looked after.
+    pub sweep_interval: Duration,
 }
 
 impl Default for Settings {
@@ -47,6 +51,8 @@ impl Default for Settings {
             retries_max: 256,
             tail_bytes_max: 32 << 20,
             grace: Duration::from_secs(10),
+            retention: Duration::from_secs(7 * 24 * 3600),
+            sweep_interval: Duration::from_secs(600),
         }
     }
 }

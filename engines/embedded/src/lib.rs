@@ -5,6 +5,7 @@
 //! a way back after an I/O error without a restart.
 
 mod folder;
+mod journal;
 
 use std::{
     path::PathBuf,
@@ -15,10 +16,11 @@ use std::{
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use flare_core::{Error, Result, port::Store};
-use flare_keyvalue::{Durability, KeyValue, Row, Table, Visit};
+use flare_keyvalue::{KeyValue, Row, Table, Visit};
 use parking_lot::{Mutex, RwLock};
 
 use folder::Folder;
+use journal::Journal;
 
 /// How often the free space is looked up while it is ample.
 const SPACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,6 +35,12 @@ pub struct Options {
     pub store: flare_keyvalue::Options,
 }
 
+impl Options {
+    fn store_folder(&self) -> PathBuf {
+        self.path.join("store")
+    }
+}
+
 /// Opens the folder, makes it if it is not there, and takes its lock.
 pub fn open(options: &Options) -> Result<Store> {
     flare_keyvalue::open(Arc::new(Embedded::open(options)?), &options.store)
@@ -44,6 +52,7 @@ pub struct Embedded {
     folder: Folder,
     /// None only while, and after, a reopening failed.
     tables: RwLock<Option<Tables>>,
+    journal: Mutex<Journal>,
     state: Mutex<State>,
 }
 
@@ -63,7 +72,8 @@ impl Embedded {
         let folder = Folder::lock(&options.path)?;
         let tables = RwLock::new(Some(Tables::open(options)?));
         let state = Mutex::new(State { broken: None, space_checked_at: None });
-        Ok(Self { options: options.clone(), folder, tables, state })
+        let journal = Mutex::new(Journal::new(options.store_folder()));
+        Ok(Self { options: options.clone(), folder, tables, journal, state })
     }
 
     fn with<R>(&self, read: impl FnOnce(&Tables) -> Result<R, fjall::Error>) -> Result<R> {
@@ -73,6 +83,17 @@ impl Embedded {
             }
             None => Err(Error::unavailable(self.broken_reason().unwrap_or_default())),
         }
+    }
+
+    /// Takes no more writes until the tables are opened anew, for this reason.
+    fn break_down(&self, error: &Error) -> Error {
+        let reason = format!("could not write to {}: {}", self.options.path.display(), error.chain());
+        self.state.lock().broken = Some(reason.clone());
+        Error::unavailable(reason)
+    }
+
+    fn require_sound(&self) -> Result<()> {
+        self.broken_reason().map_or(Ok(()), |reason| Err(Error::unavailable(reason)))
     }
 
     fn broken_reason(&self) -> Option<String> {
@@ -104,6 +125,7 @@ impl Embedded {
         let mut tables = self.tables.write();
         drop(tables.take());
         *tables = Some(Tables::open(&self.options)?);
+        *self.journal.lock() = Journal::new(self.options.store_folder());
         self.state.lock().broken = None;
         tracing::info!(path = %self.options.path.display(), "opened the data folder anew");
         Ok(())
@@ -116,7 +138,7 @@ impl Tables {
             let what = format!("could not open the data folder {}", options.path.display());
             Error::unavailable(what).because(error)
         };
-        let database = Database::builder(options.path.join("store"))
+        let database = Database::builder(options.store_folder())
             .cache_size(options.cache_bytes)
             .worker_threads(2)
             .max_journaling_size(256 << 20)
@@ -137,8 +159,8 @@ impl Tables {
 
 fn layout(table: Table) -> KeyspaceCreateOptions {
     let memtable_mib = match table {
-        Table::Changes => 32,
-        Table::Heads | Table::Versions => 16,
+        Table::Changes => 8,
+        Table::Heads | Table::Versions => 8,
         Table::Meta | Table::Cursors | Table::Retries => 4,
     };
     KeyspaceCreateOptions::default().max_memtable_size(memtable_mib << 20)
@@ -168,16 +190,11 @@ impl KeyValue for Embedded {
         })
     }
 
-    fn write(&self, rows: Vec<Row>, durability: Durability) -> Result<()> {
-        if let Some(reason) = self.broken_reason() {
-            return Err(Error::unavailable(reason));
-        }
+    fn write(&self, rows: Vec<Row>) -> Result<()> {
+        self.require_sound()?;
         self.require_space()?;
         let written = self.with(|tables| {
-            let mut batch = tables.database.batch().durability(match durability {
-                Durability::Now => Some(PersistMode::SyncData),
-                Durability::Later => None,
-            });
+            let mut batch = tables.database.batch().durability(Some(PersistMode::Buffer));
             for row in rows {
                 match row.value {
                     Some(value) => batch.insert(tables.keyspace(row.table), row.key, value),
@@ -186,15 +203,13 @@ impl KeyValue for Embedded {
             }
             batch.commit()
         });
-        written.map_err(|error| {
-            let reason = format!("could not write to {}: {}", self.options.path.display(), error.chain());
-            self.state.lock().broken = Some(reason.clone());
-            Error::unavailable(reason)
-        })
+        written.map_err(|error| self.break_down(&error))
     }
 
     fn sync(&self) -> Result<()> {
-        self.with(|tables| tables.database.persist(PersistMode::SyncAll))
+        self.require_sound()?;
+        let synced = self.journal.lock().sync();
+        synced.map_err(|error| self.break_down(&Error::unavailable("could not flush the journal").because(error)))
     }
 
     fn check(&self) -> Result<()> {

@@ -3,15 +3,20 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use flare_core::{
     DocumentNumber, Error, Result, Sequence, StreamId,
     document::{Change, DocumentWrite, WriteBody, Written, WrittenChange},
-    port::{ChangeListener, DocumentPage, DocumentQuery, Documents},
+    outlet::Revisions,
+    port::{ChangeListener, DocumentPage, DocumentQuery, Documents, FeedPage, FeedQuery},
     url::DocumentUrl,
 };
+use jiff::Timestamp;
 
 use crate::{
-    Durability, KeyValue, KeyValueStore, Table, keys,
+    Durability, KeyValue, KeyValueStore, Table, blocking,
+    history::History,
+    keys,
     rows::{self, Head},
     transaction::{Transaction, read_count},
 };
@@ -19,8 +24,10 @@ use crate::{
 #[async_trait]
 impl Documents for KeyValueStore {
     async fn write(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Written>> {
+        let history = self.history.clone();
         self.writer
             .transact(Durability::Now, move |transaction| {
+                history.note_clock(transaction, &writes);
                 let mut known = None;
                 let mut written = Vec::with_capacity(writes.len());
                 for write in writes {
@@ -28,7 +35,7 @@ impl Documents for KeyValueStore {
                         require_stream(transaction, write.stream)?;
                         known = Some(write.stream);
                     }
-                    written.push(apply(transaction, write)?);
+                    written.push(apply(transaction, write, &history)?);
                 }
                 Ok(written)
             })
@@ -39,9 +46,13 @@ impl Documents for KeyValueStore {
         // The change that a head names is gone when a newer one was written in between: read again.
         loop {
             let Some(row) = self.map.get(Table::Heads, &keys::head(stream, url))? else { return Ok(None) };
-            if let Some(change) = read_change(&*self.map, stream, Head::decode(&row)?.sequence)? {
-                return Ok(Some(change));
+            let Some(change) = read_change(&*self.map, stream, Head::decode(&row)?.sequence)? else { continue };
+            if change.sequence > self.head() {
+                // It is not on disk yet, and nobody must see what a loss of power could take back. A store in trouble
+                // shows what it has.
+                let _in_trouble = self.writer.transact(Durability::Now, |_| Ok(())).await;
             }
+            return Ok(Some(change));
         }
     }
 
@@ -50,12 +61,16 @@ impl Documents for KeyValueStore {
         blocking(move || page(&*map, stream, &query)).await
     }
 
-    async fn feed(&self, stream: StreamId, after: Sequence, limit: usize, bytes_max: usize) -> Result<Vec<Change>> {
+    async fn feed(&self, stream: StreamId, query: FeedQuery) -> Result<FeedPage> {
         let (map, head) = (self.map.clone(), self.head());
-        if after >= head || limit == 0 {
-            return Ok(Vec::new());
+        if query.after >= head || query.limit == 0 {
+            return Ok(FeedPage { changes: Vec::new(), until: query.after });
         }
-        blocking(move || feed(&*map, stream, after, head, limit, bytes_max)).await
+        blocking(move || feed(&*map, stream, &query, head)).await
+    }
+
+    async fn sweep(&self, older_than: Timestamp) -> Result<u64> {
+        self.sweep_changes(older_than).await
     }
 
     fn head(&self) -> Sequence {
@@ -67,21 +82,14 @@ impl Documents for KeyValueStore {
     }
 }
 
-/// Runs a read of unknown length off the runtime's threads.
-async fn blocking<R: Send + 'static>(read: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
-    tokio::task::spawn_blocking(read)
-        .await
-        .unwrap_or_else(|error| Err(Error::internal("a read of the store did not finish").because(error)))
-}
-
-fn require_stream(transaction: &Transaction<'_>, stream: StreamId) -> Result<()> {
+fn require_stream(transaction: &mut Transaction<'_>, stream: StreamId) -> Result<()> {
     match transaction.get(Table::Meta, &keys::stream(stream))? {
         Some(_) => Ok(()),
         None => Err(Error::not_found(format!("stream {stream} does not exist"))),
     }
 }
 
-fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite) -> Result<Written> {
+fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite, history: &History) -> Result<Written> {
     let head_key = keys::head(write.stream, &write.url);
     let before = transaction.get(Table::Heads, &head_key)?.map(|row| Head::decode(&row)).transpose()?;
     let (revision, content) = match write.body {
@@ -116,7 +124,7 @@ fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite) -> Result<Writ
         transaction.change_count(write.stream, if head.deleted { -1 } else { 1 });
     }
     let replaces = before.map(|before| before.sequence);
-    if let Some(replaced) = replaces {
+    if let Some(replaced) = replaces.filter(|replaced| history.is_over(*replaced)) {
         transaction.remove(Table::Changes, keys::change(write.stream, replaced));
     }
     transaction.put(Table::Heads, head_key, head.encode());
@@ -180,30 +188,46 @@ fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<D
     Ok(DocumentPage { documents, total: counted.unwrap_or(seen) })
 }
 
-fn feed(
-    map: &dyn KeyValue,
-    stream: StreamId,
-    after: Sequence,
-    head: Sequence,
-    limit: usize,
-    bytes_max: usize,
-) -> Result<Vec<Change>> {
-    let (from, to) = (keys::change(stream, after.next()), keys::change(stream, head.next()));
-    let mut changes = Vec::new();
-    let mut bytes = 0;
+/// The rows that a look into the feed passes at most, so that one with many replaced changes does not take forever.
+const FEED_ROWS_MAX: usize = 8192;
+
+fn feed(map: &dyn KeyValue, stream: StreamId, query: &FeedQuery, head: Sequence) -> Result<FeedPage> {
+    let mut page = FeedPage { changes: Vec::new(), until: head };
+    let (from, to) = (keys::change(stream, query.after.next()), keys::change(stream, head.next()));
+    let (mut bytes, mut looked) = (0, 0);
     let mut failure = None;
     map.scan(Table::Changes, &from, &to, &mut |key, row| {
-        bytes += row.len();
-        let sequence = keys::tail::<8>(&key).map_or(Sequence::START, |tail| Sequence(u64::from_be_bytes(tail)));
-        match rows::decode_change(stream, sequence, row) {
-            Ok(change) => changes.push(change),
+        looked += 1;
+        let length = row.len();
+        match is_newest(map, stream, &key, row, head) {
+            Ok((change, is_newest)) if is_newest || query.revisions == Revisions::All => {
+                bytes += length;
+                page.changes.push(change);
+            }
+            Ok(_) => {}
             Err(error) => failure = Some(error),
         }
-        if failure.is_none() && changes.len() < limit && bytes < bytes_max {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
+        let goes_on = page.changes.len() < query.limit && bytes < query.bytes_max && looked < FEED_ROWS_MAX;
+        if failure.is_none() && goes_on {
+            return ControlFlow::Continue(());
         }
+        page.until = keys::sequence_of_change(&key);
+        ControlFlow::Break(())
     })?;
-    failure.map_or(Ok(changes), Err)
+    failure.map_or(Ok(page), Err)
+}
+
+/// Reads a change, and whether no newer one has replaced it. One past `durable` may still be lost, and replaces nothing.
+pub(crate) fn is_newest(
+    map: &dyn KeyValue,
+    stream: StreamId,
+    key: &[u8],
+    row: Bytes,
+    durable: Sequence,
+) -> Result<(Change, bool)> {
+    let change = rows::decode_change(stream, keys::sequence_of_change(key), row)?;
+    let head = map.get(Table::Heads, &keys::head(stream, &change.url))?;
+    let newest = head.map(|row| Head::decode(&row)).transpose()?;
+    let is_newest = newest.is_some_and(|head| head.sequence == change.sequence || head.sequence > durable);
+    Ok((change, is_newest))
 }

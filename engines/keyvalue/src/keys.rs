@@ -2,15 +2,18 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flare_core::{DocumentNumber, OutletId, Sequence, StreamId, url::DocumentUrl};
+use jiff::Timestamp;
 
 pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const SEQUENCE: &[u8] = b"sequence";
+pub(crate) const SWEPT: &[u8] = b"swept";
 // The zero keeps each kind apart from the plain names above.
 pub(crate) const STREAMS: &[u8] = b"s\0";
 pub(crate) const OUTLETS: &[u8] = b"o\0";
 pub(crate) const IDEMPOTENCY_KEYS: &[u8] = b"i\0";
 pub(crate) const COUNTS: &[u8] = b"c\0";
 pub(crate) const PURGES: &[u8] = b"p\0";
+pub(crate) const CLOCK: &[u8] = b"t\0";
 
 fn join(parts: &[&[u8]]) -> Bytes {
     let mut key = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
@@ -48,6 +51,15 @@ pub(crate) fn head_prefix(stream: StreamId, url_prefix: &str) -> Bytes {
 
 pub(crate) fn change(stream: StreamId, sequence: Sequence) -> Bytes {
     join(&[stream.as_bytes(), &sequence.0.to_be_bytes()])
+}
+
+pub(crate) fn sequence_of_change(key: &[u8]) -> Sequence {
+    tail::<8>(key).map_or(Sequence::START, |tail| Sequence(u64::from_be_bytes(tail)))
+}
+
+/// Times before 1970 are all one.
+pub(crate) fn clock(at: Timestamp) -> Bytes {
+    join(&[CLOCK, &(at.as_millisecond().max(0) as u64).to_be_bytes()])
 }
 
 /// The key of versions and retries.

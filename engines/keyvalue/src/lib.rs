@@ -1,19 +1,23 @@
 //! The ports of a store over a small ordered key-value trait.
 //!
 //! `memory` and `embedded` are this one implementation over two maps, so that the tests of one are tests of the
-//! other. All writes go through one thread ([`writer`]) that runs them one after another and commits what has gathered
-//! in one atomic durable batch: every check-then-write is serial without a lock, and a disk flush is shared by all
-//! that wait for it.
+//! other. All writes go through one thread ([`writer`]) that runs them one after another and writes what has gathered as
+//! one atomic batch: every check-then-write is serial without a lock, and a disk flush is shared by all that wait for
+//! it.
 //!
 //! What rests where is in [`keys`] and [`rows`]. The heart is the pair of tables `Heads` (URL → where the newest
-//! change is) and `Changes` (sequence → the newest change of a document): the feed of a stream, in order, with one row
-//! per document. An outlet's backlog is the part of the feed past its cursor and takes no space of its own.
+//! change is) and `Changes` (sequence → a change): the feed of a stream, in order. Changes that were replaced stay in it for
+//! a while ([`history`]) and are passed over. An outlet's backlog is the part of the feed past its cursor and takes no
+//! space of its own.
 
 mod deliveries;
 mod documents;
+mod history;
+mod housekeeping;
 mod keys;
 pub mod migration;
 mod outlets;
+mod recent;
 mod rows;
 mod streams;
 mod transaction;
@@ -23,8 +27,9 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use flare_core::{Result, port};
+use flare_core::{Error, Result, port};
 
+use history::History;
 pub use migration::FORMAT;
 use writer::Writer;
 
@@ -35,7 +40,7 @@ pub enum Table {
     Meta,
     /// (stream, URL) → number, sequence and revision of the newest change.
     Heads,
-    /// (stream, sequence) → the newest change of a document, content included.
+    /// (stream, sequence) → a change, content included.
     Changes,
     /// (outlet, document number) → the version that the outlet has.
     Versions,
@@ -73,19 +78,20 @@ pub struct Row {
     pub value: Option<Bytes>,
 }
 
-/// When a batch has to be on disk.
+/// When the rows of a transaction have to be on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Durability {
-    /// Before the call returns.
+pub(crate) enum Durability {
+    /// Before the caller is answered.
     Now,
-    /// With the next batch that is `Now`, at the latest.
+    /// Soon, by itself or with others.
     Later,
 }
 
 /// Visits a row of a scan; `Break` ends it.
 pub type Visit<'a> = dyn FnMut(Bytes, Bytes) -> ControlFlow<()> + 'a;
 
-/// An ordered map with atomic batches. Calls block; `write` and `check` are called from one thread only.
+/// An ordered map with atomic batches. Calls block; `write` and `check` are called from one thread only, `sync` from
+/// another.
 pub trait KeyValue: Send + Sync + 'static {
     /// The name of the engine in the configuration.
     fn name(&self) -> &'static str;
@@ -95,10 +101,12 @@ pub trait KeyValue: Send + Sync + 'static {
     /// Visits the rows with `from <= key < to` in key order.
     fn scan(&self, table: Table, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 
-    /// Applies all rows or none, in order. `Unavailable`, with the reason, if it could not: then nothing was applied.
-    fn write(&self, rows: Vec<Row>, durability: Durability) -> Result<()>;
+    /// Applies all rows or none, in order, and hands them to the operating system: they survive the end of the process,
+    /// and a loss of power after the next [`sync`](Self::sync). `Unavailable`, with the reason, if it could not.
+    fn write(&self, rows: Vec<Row>) -> Result<()>;
 
-    /// Puts everything that was written on disk.
+    /// Puts on disk what was written before the call, and does not keep writers waiting. Once it has failed, nobody can
+    /// tell what is on disk: it and `write` then fail until `check` has repaired the map.
     fn sync(&self) -> Result<()>;
 
     /// Whether a write could succeed now; repairs what it can.
@@ -110,18 +118,21 @@ pub trait KeyValue: Send + Sync + 'static {
 pub struct Options {
     /// Writes that may wait at once; further callers wait for a place.
     pub writes_waiting_max: usize,
+    /// Keep changes that were replaced until they are swept; otherwise they are removed at once.
+    pub keeps_history: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { writes_waiting_max: 8192 }
+        Self { writes_waiting_max: 8192, keeps_history: true }
     }
 }
 
 /// Opens the store: checks or migrates the format, then starts the writer.
 pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
     migration::run(&*map, migration::MIGRATIONS)?;
-    let store = Arc::new(KeyValueStore { writer: Writer::start(map.clone(), options)?, map });
+    let history = History::open(&*map, options.keeps_history)?;
+    let store = Arc::new(KeyValueStore { writer: Writer::start(map.clone(), options)?, history, map });
     Ok(port::Store {
         streams: store.clone(),
         outlets: store.clone(),
@@ -135,6 +146,14 @@ pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
 struct KeyValueStore {
     map: Arc<dyn KeyValue>,
     writer: Writer,
+    history: Arc<History>,
+}
+
+/// Runs a read of unknown length off the runtime's threads.
+async fn blocking<R: Send + 'static>(read: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    tokio::task::spawn_blocking(read)
+        .await
+        .unwrap_or_else(|error| Err(Error::internal("a read of the store did not finish").because(error)))
 }
 
 #[async_trait]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flare_core::{Error, Result};
 
-use crate::{Durability, KeyValue, Row, Table, keys, transaction::read_count};
+use crate::{KeyValue, Row, Table, keys, transaction::read_count};
 
 /// The rows to write to bring the map from one format to the next.
 pub type Migration = fn(&dyn KeyValue) -> Result<Vec<Row>>;
@@ -26,13 +26,15 @@ pub fn run(map: &dyn KeyValue, migrations: &[Migration]) -> Result<()> {
         )));
     }
     if found == 0 {
-        return map.write(vec![mark(newest)], Durability::Now);
+        map.write(vec![mark(newest)])?;
+        return map.sync();
     }
     for (from, migration) in (1..).zip(migrations).skip(found as usize - 1) {
         tracing::info!(from, to = from + 1, "migrating the store");
         let mut rows = migration(map)?;
         rows.push(mark(from + 1));
-        map.write(rows, Durability::Now)?;
+        map.write(rows)?;
+        map.sync()?;
     }
     Ok(())
 }

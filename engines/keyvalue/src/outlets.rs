@@ -8,7 +8,7 @@ use flare_core::{
     port::{Idempotency, Inserted, Outlets, StreamLookup},
 };
 
-use crate::{Durability, KeyValueStore, Table, keys, rows, streams::seen_before, writer::PURGE_OUTLET};
+use crate::{Durability, KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, rows, streams::seen_before};
 
 #[async_trait]
 impl Outlets for KeyValueStore {

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crate::{KeyValue, Table, keys};
 use flare_core::{
     DocumentNumber, Error, OutletId, Result, Sequence, StreamId,
     change::{ChangeRule, FieldPath},
@@ -149,6 +150,27 @@ pub(crate) fn encode_cursor(cursor: Sequence) -> Bytes {
 
 pub(crate) fn decode_cursor(row: &[u8]) -> Result<Sequence> {
     row.try_into().map(|bytes| Sequence(u64::from_be_bytes(bytes))).map_err(|_| damaged("cursor"))
+}
+
+/// How far replaced changes were removed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Swept {
+    /// Up to here a sweep has passed.
+    pub from: Sequence,
+    /// Up to here one is passing.
+    pub to: Sequence,
+}
+
+impl Swept {
+    pub fn read(map: &dyn KeyValue) -> Result<Self> {
+        let Some(row) = map.get(Table::Meta, keys::SWEPT)? else { return Ok(Self::default()) };
+        let (from, to) = row.split_at_checked(8).ok_or_else(|| damaged("sweep"))?;
+        Ok(Self { from: decode_cursor(from)?, to: decode_cursor(to)? })
+    }
+
+    pub fn encode(self) -> Bytes {
+        Bytes::from([self.from.0.to_be_bytes(), self.to.0.to_be_bytes()].concat())
+    }
 }
 
 const RETRY_HEAD_BYTES: usize = 4 + 8;

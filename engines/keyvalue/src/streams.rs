@@ -10,7 +10,7 @@ use flare_core::{
     stream::Stream,
 };
 
-use crate::{Durability, KeyValueStore, Table, keys, rows, transaction::Transaction, writer::PURGE_STREAM};
+use crate::{Durability, KeyValueStore, Table, housekeeping::PURGE_STREAM, keys, rows, transaction::Transaction};
 
 #[async_trait]
 impl Streams for KeyValueStore {

@@ -15,7 +15,7 @@ use flare_core::{
     port::{ChangeListener, Store},
     revision::Revision,
 };
-use flare_keyvalue::{Durability, KeyValue, Row, Table, Visit};
+use flare_keyvalue::{KeyValue, Row, Table, Visit};
 use flare_memory::Memory;
 use parking_lot::Mutex;
 
@@ -27,7 +27,7 @@ struct Disk {
     flushed: AtomicUsize,
     flushes: AtomicUsize,
     full: AtomicBool,
-    /// Fail after the batch has reached the log, as a failed flush does.
+    /// The next flush fails: the batch has reached the log all the same.
     fail_late: AtomicBool,
 }
 
@@ -36,8 +36,9 @@ impl Disk {
     fn after_power_loss(&self) -> Arc<Self> {
         let found = Self::default();
         for rows in &self.log.lock()[..self.flushed.load(Ordering::SeqCst)] {
-            found.write(rows.clone(), Durability::Now).unwrap();
+            found.write(rows.clone()).unwrap();
         }
+        found.sync().unwrap();
         Arc::new(found)
     }
 
@@ -59,23 +60,21 @@ impl KeyValue for Disk {
         self.live.scan(table, from, to, visit)
     }
 
-    fn write(&self, rows: Vec<Row>, durability: Durability) -> Result<()> {
+    fn write(&self, rows: Vec<Row>) -> Result<()> {
         if self.full.load(Ordering::SeqCst) {
             return Err(Self::full());
         }
         self.log.lock().push(rows.clone());
-        self.live.write(rows, durability)?;
-        if self.fail_late.swap(false, Ordering::SeqCst) {
-            self.full.store(true, Ordering::SeqCst);
-            return Err(Self::full());
-        }
-        if durability == Durability::Now {
-            self.sync()?;
-        }
-        Ok(())
+        self.live.write(rows)
     }
 
     fn sync(&self) -> Result<()> {
+        if self.fail_late.swap(false, Ordering::SeqCst) {
+            self.full.store(true, Ordering::SeqCst);
+        }
+        if self.full.load(Ordering::SeqCst) {
+            return Err(Self::full());
+        }
         self.flushes.fetch_add(1, Ordering::SeqCst);
         self.flushed.store(self.log.lock().len(), Ordering::SeqCst);
         Ok(())
@@ -193,11 +192,26 @@ async fn a_write_that_failed_but_reached_the_disk_takes_its_sequence_with_it() {
 }
 
 #[tokio::test]
+async fn a_repeated_write_is_not_acknowledged_while_the_first_is_not_on_disk() {
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk);
+    let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
+    disk.fail_late.store(true, Ordering::SeqCst);
+    let put = || vec![make::put(&stream, "1", 1)];
+    store.documents.write(put()).await.unwrap_err();
+    store.documents.write(put()).await.unwrap_err();
+    disk.full.store(false, Ordering::SeqCst);
+    while store.documents.write(put()).await.is_err() {}
+    let found = open(&disk.after_power_loss());
+    assert!(found.documents.get(stream.id, &make::url("1")).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn a_store_of_a_newer_format_is_refused_with_both_numbers() {
     let disk = Arc::new(Disk::default());
     let newer = flare_keyvalue::FORMAT + 1;
     let value = Some(Bytes::copy_from_slice(&newer.to_be_bytes()));
-    disk.write(vec![Row { table: Table::Meta, key: Bytes::from_static(b"format"), value }], Durability::Now).unwrap();
+    disk.write(vec![Row { table: Table::Meta, key: Bytes::from_static(b"format"), value }]).unwrap();
     let error = flare_keyvalue::open(disk, &Default::default()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let message = error.to_string();

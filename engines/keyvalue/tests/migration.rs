@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use flare_core::{Error, Result};
-use flare_keyvalue::{Durability, KeyValue, Row, Table, migration::run};
+use flare_keyvalue::{KeyValue, Row, Table, migration::run};
 use flare_memory::Memory;
 
 fn rename(map: &dyn KeyValue) -> Result<Vec<Row>> {
@@ -25,7 +25,7 @@ fn an_older_store_is_migrated_step_by_step_and_once() {
     let map = Memory::default();
     run(&map, &[]).unwrap();
     let old = Row { table: Table::Meta, key: Bytes::from_static(b"old"), value: Some(Bytes::from_static(b"1")) };
-    map.write(vec![old], Durability::Now).unwrap();
+    map.write(vec![old]).unwrap();
     run(&map, &[rename]).unwrap();
     assert_eq!(map.get(Table::Meta, b"new").unwrap().as_deref(), Some(&b"1"[..]));
     assert_eq!(map.get(Table::Meta, b"old").unwrap(), None);

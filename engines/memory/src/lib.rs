@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 use flare_core::{Result, port::Store};
-use flare_keyvalue::{Durability, KeyValue, Options, Row, Table, Visit};
+use flare_keyvalue::{KeyValue, Options, Row, Table, Visit};
 use parking_lot::RwLock;
 
 /// Rows handed out between two looks at the lock, so that a long scan does not keep writers waiting.
@@ -52,7 +52,7 @@ impl KeyValue for Memory {
         }
     }
 
-    fn write(&self, rows: Vec<Row>, _: Durability) -> Result<()> {
+    fn write(&self, rows: Vec<Row>) -> Result<()> {
         let mut tables = self.tables.write();
         for row in rows {
             let table = &mut tables[row.table as usize];

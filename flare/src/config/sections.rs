@@ -224,11 +224,18 @@ pub struct Domain {
     /// How many slots share the subscriptions. A slot is the piece of the work that one node owns.
     #[schemars(range(min = 1, max = 4096))]
     pub slots: u16,
+    /// How long a revision is kept after a newer one has replaced it, for subscriptions that want every revision and for
+    /// replays; "0s" keeps only the newest. The newest revision of a document is always kept.
+    #[schemars(extend("x-maximum" = "87600h"))]
+    pub retention: Duration,
+    /// How often revisions past their retention, and other things that nobody needs, are removed.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "24h"))]
+    pub sweep_interval: Duration,
 }
 
 impl Default for Domain {
     fn default() -> Self {
-        Self { slots: 64 }
+        Self { slots: 64, retention: Duration::from_secs(7 * 24 * 3600), sweep_interval: Duration::from_secs(600) }
     }
 }
 

@@ -18,9 +18,17 @@ fn embedded(config: &Config) -> anyhow::Result<Store> {
         path: repository.path.clone(),
         cache_bytes: repository.cache.bytes(),
         reserve_bytes: repository.reserve.bytes(),
-        store: flare_keyvalue::Options { writes_waiting_max: repository.write_queue_max },
+        store: store_options(config),
     };
     flare_embedded::open(&options).map_err(super::whole)
+}
+
+#[cfg(any(feature = "embedded", feature = "memory"))]
+fn store_options(config: &Config) -> flare_keyvalue::Options {
+    flare_keyvalue::Options {
+        writes_waiting_max: config.repository.write_queue_max,
+        keeps_history: !config.domain.retention.get().is_zero(),
+    }
 }
 
 #[cfg(not(feature = "embedded"))]
@@ -30,8 +38,7 @@ fn embedded(_: &Config) -> anyhow::Result<Store> {
 
 #[cfg(feature = "memory")]
 fn memory(config: &Config) -> anyhow::Result<Store> {
-    let options = flare_keyvalue::Options { writes_waiting_max: config.repository.write_queue_max };
-    flare_memory::open(&options).map_err(super::whole)
+    flare_memory::open(&store_options(config)).map_err(super::whole)
 }
 
 #[cfg(not(feature = "memory"))]

@@ -21,6 +21,8 @@ pub fn node(config: &Config) -> Settings {
         retries_max: delivery.retries_max,
         tail_bytes_max: delivery.tail_max.as_usize(),
         grace: config.node.grace.get(),
+        retention: config.domain.retention.get(),
+        sweep_interval: config.domain.sweep_interval.get(),
     }
 }
 

@@ -11,8 +11,9 @@ use std::{
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
-    document::{Change, Progress},
-    outlet::Outlet,
+    document::Progress,
+    outlet::{Outlet, Revisions},
+    port::{FeedPage, FeedQuery},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -61,17 +62,8 @@ pub(crate) struct Slot {
 
 /// Something that was running has ended.
 enum Done {
-    Attempt {
-        outlet: OutletId,
-        number: DocumentNumber,
-        outcome: Outcome,
-    },
-    /// The feed was read up to `head`, or to the last change if there is one.
-    Fetched {
-        outlet: OutletId,
-        changes: Result<Vec<Change>>,
-        head: Sequence,
-    },
+    Attempt { outlet: OutletId, number: DocumentNumber, outcome: Outcome },
+    Fetched { outlet: OutletId, page: Result<FeedPage> },
 }
 
 impl Slot {
@@ -260,9 +252,9 @@ impl Slot {
         let (stream, after) = (state.stream.id, state.position());
         let documents = self.shared.documents.clone();
         self.running.push(Box::pin(async move {
-            let head = documents.head();
-            let changes = documents.feed(stream, after, FETCH_CHANGES_MAX, FETCH_BYTES_MAX).await;
-            Done::Fetched { outlet: id, changes, head }
+            let query =
+                FeedQuery { after, revisions: Revisions::Last, limit: FETCH_CHANGES_MAX, bytes_max: FETCH_BYTES_MAX };
+            Done::Fetched { outlet: id, page: documents.feed(stream, query).await }
         }));
     }
 
@@ -295,7 +287,7 @@ impl Slot {
     fn end(&mut self, done: Done) {
         match done {
             Done::Attempt { outlet, number, outcome } => self.end_attempt(outlet, number, outcome),
-            Done::Fetched { outlet, changes, head } => self.end_fetch(outlet, changes, head),
+            Done::Fetched { outlet, page } => self.end_fetch(outlet, page),
         }
     }
 
@@ -325,14 +317,12 @@ impl Slot {
         self.line_up(id);
     }
 
-    fn end_fetch(&mut self, id: OutletId, changes: Result<Vec<Change>>, head: Sequence) {
+    fn end_fetch(&mut self, id: OutletId, page: Result<FeedPage>) {
         let Some(state) = self.outlets.get_mut(&id) else { return };
         state.fetching = false;
-        match changes {
-            Ok(changes) => {
-                // An empty page means that there is nothing up to `head`; a full one, nothing is known past its end.
-                let position = if changes.is_empty() { head } else { Sequence::START };
-                state.take(changes.into_iter().map(Arc::new), position);
+        match page {
+            Ok(page) => {
+                state.take(page.changes.into_iter().map(Arc::new), page.until);
                 self.note_moved(id, Instant::now());
                 self.line_up(id);
             }
