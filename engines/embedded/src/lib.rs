@@ -78,16 +78,22 @@ impl Embedded {
 
     fn with<R>(&self, read: impl FnOnce(&Tables) -> Result<R, fjall::Error>) -> Result<R> {
         match &*self.tables.read() {
-            Some(tables) => {
-                read(tables).map_err(|error| Error::unavailable("the engine of the data folder failed").because(error))
-            }
+            Some(tables) => read(tables).map_err(|error| match error {
+                fjall::Error::Poisoned => {
+                    Error::unavailable("the engine has stopped after a failure in the background")
+                }
+                error => Error::unavailable("the engine of the data folder failed").because(error),
+            }),
             None => Err(Error::unavailable(self.broken_reason().unwrap_or_default())),
         }
     }
 
     /// Takes no more writes until the tables are opened anew, for this reason.
     fn break_down(&self, error: &Error) -> Error {
-        let reason = format!("could not write to {}: {}", self.options.path.display(), error.chain());
+        let path = self.options.path.display();
+        // A failure in the background is known only by its effect; the usual cause is no space.
+        let space = self.folder.free_bytes().map_or_else(|_| "unknown".into(), |free| format!("{} MiB", free >> 20));
+        let reason = format!("could not write to {path} (free space: {space}): {}", error.chain());
         self.state.lock().broken = Some(reason.clone());
         Error::unavailable(reason)
     }

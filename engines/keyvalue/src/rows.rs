@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use crate::{KeyValue, Table, keys};
 use flare_core::{
     DocumentNumber, Error, OutletId, Result, Sequence, StreamId,
     change::{ChangeRule, FieldPath},
@@ -22,6 +21,8 @@ use flare_core::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::{KeyValue, Table, keys};
 
 const LAYOUT: u8 = 1;
 
