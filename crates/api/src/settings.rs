@@ -1,6 +1,6 @@
 //! The named maxima, times and keys of the API. The binary fills them in from the configuration.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use jiff::Timestamp;
 
@@ -54,6 +54,10 @@ pub struct DeliveryBounds {
     pub timeout_max: Duration,
     pub concurrency: u16,
     pub concurrency_max: u16,
+    pub rate_max: NonZeroU32,
+    /// For subscriptions that do not say; without it nothing expires.
+    pub ttl: Option<Duration>,
+    pub ttl_max: Duration,
 }
 
 impl Default for DeliveryBounds {
@@ -63,6 +67,9 @@ impl Default for DeliveryBounds {
             timeout_max: Duration::from_secs(60),
             concurrency: 16,
             concurrency_max: 256,
+            rate_max: NonZeroU32::MAX,
+            ttl: None,
+            ttl_max: Duration::from_secs(30 * 24 * 3600),
         }
     }
 }

@@ -90,7 +90,8 @@ async fn an_outlet_reads_back_as_it_was_written(store: Store) {
     let read = all_outlets(&store, &stream).await;
     assert_eq!(format!("{read:?}"), format!("{:?}", vec![outlet.clone()]));
     // A secret does not print itself, so it is compared apart.
-    assert_eq!(read[0].secret, outlet.secret);
+    assert_eq!(read[0].signing.secret, outlet.signing.secret);
+    assert_eq!(read[0].signing.previous, outlet.signing.previous);
 }
 
 async fn an_outlet_needs_its_stream(store: Store) {

@@ -1,13 +1,16 @@
 //! Things to put into a store.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use bytes::Bytes;
 use flare_core::{
     OutletId, Sequence, StreamId,
     change::{ChangeRule, FieldPath},
     document::{Change, DocumentWrite, WriteBody, Written, WrittenChange},
-    outlet::{ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Method, Outlet, Revisions, Secret},
+    outlet::{
+        ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Format, Method, Mode, Outlet, Revisions, Secret,
+        Signing, Status,
+    },
     pattern::Pattern,
     port::{FeedQuery, Inserted, Store},
     retry::RetryPolicy,
@@ -55,6 +58,8 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
         id: OutletId::generate(),
         stream: stream.id,
         name: "wishlist".into(),
+        status: Status::Active,
+        mode: Mode::Active,
         endpoint: Endpoint {
             url: template("http://client.test/{id}"),
             method: Method::Post,
@@ -69,11 +74,18 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
             discard: vec![500],
             timeout: std::time::Duration::from_millis(1500),
             concurrency: 7,
+            rate: NonZeroU32::new(100),
+            ttl: Some(std::time::Duration::from_secs(3600)),
             retry: RetryPolicy::default(),
         }),
-        content: Content { document: true, envelope: false },
+        content: Content { document: true, envelope: false, format: Format::CloudEvents },
         data: vec![("id".into(), DataValue::Text(template("{id}"))), ("n".into(), DataValue::Json("[1,2]".into()))],
-        secret: Secret::from_bytes(&[7; 32]).unwrap(),
+        revisions: Revisions::All,
+        snapshot: false,
+        signing: Signing {
+            secret: Secret::from_bytes(&[7; 32]).unwrap(),
+            previous: Some((Secret::from_bytes(&[8; 32]).unwrap(), at(5))),
+        },
         since,
         created_at: at(1),
         updated_at: at(2),

@@ -1,6 +1,6 @@
 //! An outlet: how changes go out. So far there is one kind, the subscription, and one destination, HTTP.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -12,16 +12,79 @@ pub struct Outlet {
     pub id: OutletId,
     pub stream: StreamId,
     pub name: String,
+    pub status: Status,
+    pub mode: Mode,
     pub endpoint: Endpoint,
     pub delivery: Arc<DeliveryPolicy>,
     pub content: Content,
     /// Extra members of the envelope, with the wildcards of the resource's endpoint filled in.
     pub data: Vec<(String, DataValue)>,
-    pub secret: Secret,
-    /// Where the feed was when the outlet was made: what is older is not its concern.
+    pub revisions: Revisions,
+    /// The outlet is also told of what was there before it.
+    pub snapshot: bool,
+    pub signing: Signing,
+    /// Where the feed was when the outlet was made: what is older is its concern only with a snapshot.
     pub since: Sequence,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+impl Outlet {
+    /// Where in the feed the outlet begins.
+    pub fn start(&self) -> Sequence {
+        if self.snapshot { Sequence::START } else { self.since }
+    }
+}
+
+/// Whether the outlet is told of changes. One that is not keeps its place in the feed, and loses nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Status {
+    Active,
+    /// By its owner.
+    Paused {
+        since: Timestamp,
+    },
+    /// By Flare, for this reason.
+    Disabled {
+        since: Timestamp,
+        reason: String,
+    },
+}
+
+impl Status {
+    pub fn is_active(&self) -> bool {
+        *self == Self::Active
+    }
+}
+
+/// Who sets the pace.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mode {
+    /// Flare: changes are pushed as soon as possible.
+    #[default]
+    Active,
+    /// The client: by demand, or by pulling.
+    Passive,
+}
+
+impl Mode {
+    pub const ALL: [Self; 2] = [Self::Active, Self::Passive];
+
+    /// The name in the API and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Passive => "passive",
+        }
+    }
+}
+
+/// How deliveries are signed.
+#[derive(Clone, Debug)]
+pub struct Signing {
+    pub secret: Secret,
+    /// The secret before the last rotation, which signs too until this time.
+    pub previous: Option<(Secret, Timestamp)>,
 }
 
 /// Where a push goes.
@@ -101,6 +164,10 @@ pub struct DeliveryPolicy {
     pub timeout: Duration,
     /// Requests in flight at once for this outlet.
     pub concurrency: u16,
+    /// Requests started per second at most.
+    pub rate: Option<NonZeroU32>,
+    /// A revision that could not be delivered for so long is given up.
+    pub ttl: Option<Duration>,
     pub retry: RetryPolicy,
 }
 
@@ -131,11 +198,37 @@ pub struct Content {
     pub document: bool,
     /// Wrap it with id, action, revision and time.
     pub envelope: bool,
+    pub format: Format,
+}
+
+/// How the body of a push is laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Format {
+    /// The bare document, or Flare's own envelope.
+    #[default]
+    Flare,
+    /// CloudEvents, structured: an envelope of the standard.
+    CloudEvents,
+    /// CloudEvents, binary: the document as body, the rest in headers.
+    CloudEventsBinary,
+}
+
+impl Format {
+    pub const ALL: [Self; 3] = [Self::Flare, Self::CloudEvents, Self::CloudEventsBinary];
+
+    /// The name in the API and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Flare => "flare",
+            Self::CloudEvents => "cloudevents",
+            Self::CloudEventsBinary => "cloudevents-binary",
+        }
+    }
 }
 
 impl Default for Content {
     fn default() -> Self {
-        Self { document: true, envelope: true }
+        Self { document: true, envelope: true, format: Format::default() }
     }
 }
 
@@ -147,6 +240,18 @@ pub enum Revisions {
     Last,
     /// Every one that is kept, in order.
     All,
+}
+
+impl Revisions {
+    pub const ALL: [Self; 2] = [Self::Last, Self::All];
+
+    /// The name in the API and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Last => "last",
+            Self::All => "all",
+        }
+    }
 }
 
 /// A member of `data`: a text with wildcards, or any other JSON as it is.

@@ -79,7 +79,7 @@ pub trait Streams: Send + Sync {
 
 #[async_trait]
 pub trait Outlets: Send + Sync {
-    /// Adds the outlet, with its cursor at `outlet.since`; `Conflict` if the id is taken, `NotFound` if the stream is
+    /// Adds the outlet, with its cursor at `outlet.start()`; `Conflict` if the id is taken, `NotFound` if the stream is
     /// not there.
     async fn insert(&self, outlet: &Outlet, once: Option<Idempotency>) -> Result<Inserted<OutletId>>;
 

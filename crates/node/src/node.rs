@@ -6,7 +6,9 @@ use flare_core::{
     Error, OutletId, Result, Sequence, StreamId,
     change::ChangeRule,
     document::{Change, Written},
-    outlet::{Content, DataValue, DeliveryPolicy, Endpoint, Outlet, Secret},
+    outlet::{
+        Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Secret, Signing, Status as OutletStatus,
+    },
     pattern::Pattern,
     pattern_index::Overlap,
     port::{DocumentPage, DocumentQuery, Idempotency, Inserted, Store},
@@ -67,10 +69,14 @@ pub struct NewStream {
 #[derive(Clone, Debug)]
 pub struct NewOutlet {
     pub name: String,
+    pub mode: Mode,
     pub endpoint: Endpoint,
     pub delivery: Arc<DeliveryPolicy>,
     pub content: Content,
     pub data: Vec<(String, DataValue)>,
+    pub revisions: Revisions,
+    /// Only for one that is new.
+    pub snapshot: bool,
     /// A secret of the client's own; otherwise one is made, or the present one stays.
     pub secret: Option<Secret>,
 }
@@ -223,11 +229,15 @@ impl Node {
             id: OutletId::generate(),
             stream,
             name: new.name,
+            status: OutletStatus::Active,
+            mode: new.mode,
             endpoint: new.endpoint,
             delivery: new.delivery,
             content: new.content,
             data: new.data,
-            secret,
+            revisions: new.revisions,
+            snapshot: new.snapshot,
+            signing: Signing { secret, previous: None },
             since: self.store.documents.head(),
             created_at: now,
             updated_at: now,
@@ -235,7 +245,7 @@ impl Node {
         match self.store.outlets.insert(&outlet, once).await? {
             Inserted::New => {
                 self.registry.put_outlet(outlet.clone());
-                self.delivery.add(outlet.clone(), outlet.since, Vec::new());
+                self.delivery.add(outlet.clone(), outlet.start(), Vec::new());
                 Ok(Created::New(outlet))
             }
             Inserted::Before(id) => {
@@ -251,11 +261,16 @@ impl Node {
         let present = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
         let outlet = Arc::new(Outlet {
             name: new.name,
+            mode: new.mode,
             endpoint: new.endpoint,
             delivery: new.delivery,
             content: new.content,
             data: new.data,
-            secret: new.secret.unwrap_or_else(|| present.secret.clone()),
+            revisions: new.revisions,
+            signing: match new.secret {
+                Some(secret) => Signing { secret, previous: None },
+                None => present.signing.clone(),
+            },
             updated_at: clock::now(),
             ..(*present).clone()
         });
@@ -364,7 +379,7 @@ async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delive
             while standings.next_if(|standing| standing.outlet < outlet.id).is_some() {}
             let (cursor, retries) = match standings.next_if(|standing| standing.outlet == outlet.id) {
                 Some(standing) => (standing.cursor, standing.retries),
-                None => (outlet.since, Vec::new()),
+                None => (outlet.start(), Vec::new()),
             };
             registry.put_outlet(outlet.clone());
             delivery.add(outlet, cursor, retries);

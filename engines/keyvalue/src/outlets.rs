@@ -14,7 +14,7 @@ use crate::{Durability, KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, 
 impl Outlets for KeyValueStore {
     async fn insert(&self, outlet: &Outlet, once: Option<Idempotency>) -> Result<Inserted<OutletId>> {
         let (id, stream, row) = (outlet.id, outlet.stream, rows::encode_outlet(outlet)?);
-        let cursor = rows::encode_cursor(outlet.since);
+        let cursor = rows::encode_cursor(outlet.start());
         self.writer
             .transact(Durability::Now, move |transaction| {
                 if transaction.get(Table::Meta, &keys::stream(stream))?.is_none() {

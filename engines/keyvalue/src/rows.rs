@@ -3,25 +3,23 @@
 //! Rows of the hot path (heads, changes, versions, cursors, retries) are binary and start with a byte that names their
 //! layout. Streams and outlets are JSON: they are few, change seldom, and grow new members.
 
-use std::{sync::Arc, time::Duration};
+mod outlet;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flare_core::{
     DocumentNumber, Error, OutletId, Result, Sequence, StreamId,
     change::{ChangeRule, FieldPath},
-    document::{Action, Change, Retry, Version, WrittenChange},
-    outlet::{ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Method, Outlet, Secret},
+    document::{Change, Retry, Version, WrittenChange},
     pattern::Pattern,
     port::Idempotency,
-    retry::{BackoffFunction, RetryPolicy, RetrySettings},
     revision::{Revision, RevisionFormat},
     stream::Stream,
-    template::Template,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
 use crate::{KeyValue, Table, keys};
 
 const LAYOUT: u8 = 1;
@@ -248,188 +246,6 @@ pub(crate) fn decode_stream(id: StreamId, row: &[u8]) -> Result<Stream> {
         endpoint: Pattern::parse(&row.endpoint).map_err(|error| damaged("stream").because(error))?,
         change: ChangeRule { field, format },
         created_at: timestamp(row.created_at)?,
-    })
-}
-
-#[derive(Serialize, Deserialize)]
-struct OutletRow {
-    stream: String,
-    name: String,
-    url: String,
-    method: String,
-    headers: Vec<(String, Vec<String>)>,
-    actions: Vec<ActionRow>,
-    delivery: DeliveryRow,
-    document: bool,
-    envelope: bool,
-    data: Vec<(String, DataRow)>,
-    secret: String,
-    since: u64,
-    created_at: i64,
-    updated_at: i64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ActionRow {
-    action: String,
-    url: Option<String>,
-    method: Option<String>,
-    headers: Vec<(String, Vec<String>)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct DeliveryRow {
-    success: Vec<u16>,
-    discard: Vec<u16>,
-    timeout_ms: u64,
-    concurrency: u16,
-    retry: RetryPolicyRow,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RetryPolicyRow {
-    min_delay_target: u32,
-    max_delay_target: u32,
-    num_retries: u32,
-    num_no_delay_retries: u32,
-    num_min_delay_retries: u32,
-    num_max_delay_retries: u32,
-    backoff_function: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum DataRow {
-    Text(String),
-    Json(String),
-}
-
-pub(crate) fn encode_outlet(outlet: &Outlet) -> Result<Bytes> {
-    let actions = outlet.endpoint.actions.iter().map(|(action, different)| ActionRow {
-        action: action.as_str().into(),
-        url: different.url.as_ref().map(|url| url.as_str().into()),
-        method: different.method.map(|method| method.as_str().into()),
-        headers: different.headers.clone(),
-    });
-    let data = outlet.data.iter().map(|(name, value)| {
-        let value = match value {
-            DataValue::Text(template) => DataRow::Text(template.as_str().into()),
-            DataValue::Json(json) => DataRow::Json(json.clone()),
-        };
-        (name.clone(), value)
-    });
-    encode_json(&OutletRow {
-        stream: outlet.stream.to_string(),
-        name: outlet.name.clone(),
-        url: outlet.endpoint.url.as_str().into(),
-        method: outlet.endpoint.method.as_str().into(),
-        headers: outlet.endpoint.headers.clone(),
-        actions: actions.collect(),
-        delivery: encode_delivery(&outlet.delivery),
-        document: outlet.content.document,
-        envelope: outlet.content.envelope,
-        data: data.collect(),
-        secret: outlet.secret.reveal(),
-        since: outlet.since.0,
-        created_at: micros(outlet.created_at),
-        updated_at: micros(outlet.updated_at),
-    })
-}
-
-fn encode_delivery(policy: &DeliveryPolicy) -> DeliveryRow {
-    let retry = policy.retry.settings();
-    DeliveryRow {
-        success: policy.success.clone(),
-        discard: policy.discard.clone(),
-        timeout_ms: policy.timeout.as_millis() as u64,
-        concurrency: policy.concurrency,
-        retry: RetryPolicyRow {
-            min_delay_target: retry.min_delay_target,
-            max_delay_target: retry.max_delay_target,
-            num_retries: retry.num_retries,
-            num_no_delay_retries: retry.num_no_delay_retries,
-            num_min_delay_retries: retry.num_min_delay_retries,
-            num_max_delay_retries: retry.num_max_delay_retries,
-            backoff_function: retry.backoff_function.as_str().into(),
-        },
-    }
-}
-
-/// The stream that an outlet row belongs to; its pattern is needed to read the rest.
-pub(crate) fn outlet_stream(row: &[u8]) -> Result<StreamId> {
-    #[derive(Deserialize)]
-    struct Owner {
-        stream: String,
-    }
-    let owner: Owner = decode_json(row, "outlet")?;
-    owner.stream.parse().map_err(|error| damaged("outlet").because(error))
-}
-
-pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result<Outlet> {
-    let row: OutletRow = decode_json(row, "outlet")?;
-    let template =
-        |text: &str| Template::parse(text, &stream.endpoint).map_err(|error| damaged("outlet").because(error));
-    let method = |text: &str| Method::parse(text).ok_or_else(|| damaged("outlet"));
-    let mut actions = Vec::with_capacity(row.actions.len());
-    for different in row.actions {
-        let action = [Action::Create, Action::Update, Action::Delete]
-            .into_iter()
-            .find(|action| action.as_str() == different.action)
-            .ok_or_else(|| damaged("outlet"))?;
-        actions.push((
-            action,
-            ActionOverride {
-                url: different.url.as_deref().map(template).transpose()?,
-                method: different.method.as_deref().map(method).transpose()?,
-                headers: different.headers,
-            },
-        ));
-    }
-    let mut data = Vec::with_capacity(row.data.len());
-    for (name, value) in row.data {
-        data.push((
-            name,
-            match value {
-                DataRow::Text(text) => DataValue::Text(template(&text)?),
-                DataRow::Json(json) => DataValue::Json(json),
-            },
-        ));
-    }
-    Ok(Outlet {
-        id,
-        stream: stream.id,
-        name: row.name,
-        endpoint: Endpoint { url: template(&row.url)?, method: method(&row.method)?, headers: row.headers, actions },
-        delivery: Arc::new(decode_delivery(row.delivery)?),
-        content: Content { document: row.document, envelope: row.envelope },
-        data,
-        secret: Secret::parse(&row.secret).ok_or_else(|| damaged("outlet"))?,
-        since: Sequence(row.since),
-        created_at: timestamp(row.created_at)?,
-        updated_at: timestamp(row.updated_at)?,
-    })
-}
-
-fn decode_delivery(row: DeliveryRow) -> Result<DeliveryPolicy> {
-    let retry = row.retry;
-    let backoff_function =
-        BackoffFunction::parse(&retry.backoff_function).map_err(|error| damaged("outlet").because(error))?;
-    let retry = RetryPolicy::new(RetrySettings {
-        min_delay_target: retry.min_delay_target,
-        max_delay_target: retry.max_delay_target,
-        num_retries: retry.num_retries,
-        num_no_delay_retries: retry.num_no_delay_retries,
-        num_min_delay_retries: retry.num_min_delay_retries,
-        num_max_delay_retries: retry.num_max_delay_retries,
-        backoff_function,
-    })
-    .map_err(|error| damaged("outlet").because(error))?;
-    Ok(DeliveryPolicy {
-        success: row.success,
-        discard: row.discard,
-        timeout: Duration::from_millis(row.timeout_ms),
-        concurrency: row.concurrency,
-        retry,
     })
 }
 

@@ -13,6 +13,7 @@ pub fn problems(config: &Config, settings: &Settings) -> Vec<Problem> {
     check.at_most("http.default-limit", http.default_limit, "http.limit-max", http.limit_max);
     check.at_most("delivery.timeout", delivery.timeout, "delivery.timeout-max", delivery.timeout_max);
     check.at_most("delivery.concurrency", delivery.concurrency, "delivery.concurrency-max", delivery.concurrency_max);
+    check.at_most("delivery.ttl", delivery.ttl, "delivery.ttl-max", delivery.ttl_max);
     if task.engine == TaskEngine::Memory && repository.engine != RepositoryEngine::Memory {
         check.refuse(
             &["task.engine", "repository.engine"],

@@ -22,6 +22,16 @@ pub struct Delivery {
     /// The most that a subscription may ask for.
     #[schemars(range(min = 1, max = 65_536))]
     pub concurrency_max: usize,
+    /// The most requests per second that a subscription may ask for.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub rate_max: u32,
+    /// How long Flare tries to deliver a revision, when its subscription does not say; "0s" sets no limit but that of the
+    /// retries.
+    #[schemars(extend("x-maximum" = "8760h"))]
+    pub ttl: Duration,
+    /// The longest time that a subscription may ask for.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "8760h"))]
+    pub ttl_max: Duration,
     /// How many requests this node has in flight, over all subscriptions.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub node_concurrency: usize,
@@ -65,6 +75,9 @@ impl Default for Delivery {
             timeout_max: Duration::from_secs(60),
             concurrency: 16,
             concurrency_max: 256,
+            rate_max: 100_000,
+            ttl: Duration::from_secs(0),
+            ttl_max: Duration::from_secs(30 * 24 * 3600),
             node_concurrency: 1024,
             slow_after: Duration::from_secs(1),
             slow_max: 8192,

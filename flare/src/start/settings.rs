@@ -1,5 +1,7 @@
 //! From the configuration to the settings of node and API.
 
+use std::num::NonZeroU32;
+
 use flare_api::{ApiSettings, DeliveryBounds};
 use flare_node::Settings;
 
@@ -51,6 +53,9 @@ pub fn api(config: &Config) -> ApiSettings {
             timeout_max: config.delivery.timeout_max.get(),
             concurrency: small(config.delivery.concurrency),
             concurrency_max: small(config.delivery.concurrency_max),
+            rate_max: NonZeroU32::new(config.delivery.rate_max).unwrap_or(NonZeroU32::MIN),
+            ttl: Some(config.delivery.ttl.get()).filter(|ttl| !ttl.is_zero()),
+            ttl_max: config.delivery.ttl_max.get(),
         },
         version: VERSION.to_owned(),
         ..ApiSettings::default()

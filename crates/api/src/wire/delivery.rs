@@ -1,5 +1,7 @@
 //! How hard Flare tries, on the wire.
 
+use std::{num::NonZeroU32, time::Duration};
+
 use flare_core::{
     outlet::DeliveryPolicy,
     retry::{BackoffFunction, RetryPolicy, RetrySettings},
@@ -28,7 +30,23 @@ pub(crate) struct NewDelivery {
     #[schema(minimum = 1)]
     pub concurrency: Option<u64>,
     #[serde(default, deserialize_with = "json::optional_object")]
+    pub rate: Option<NewRate>,
+    /// A revision that could not be delivered for so long goes to the dead letters: a whole number with `ms`, `s`, `m`
+    /// or `h`.
+    #[schema(pattern = "^[0-9]+(ms|s|m|h)$", examples("72h"))]
+    pub ttl: Option<String>,
+    #[serde(default, deserialize_with = "json::optional_object")]
     pub retry: Option<NewRetry>,
+}
+
+/// The client's pace.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Rate)]
+pub(crate) struct NewRate {
+    /// Requests started per second at most.
+    #[schema(minimum = 1)]
+    pub max_receives_per_second: u64,
 }
 
 /// When a failed delivery is tried again: the four phases of AWS SNS. Delays are in seconds.
@@ -62,15 +80,20 @@ impl NewDelivery {
             return Err(Refusal(format!("delivery.discard has {both}, which delivery.success has too")));
         }
         let timeout = match self.timeout {
-            Some(text) => read_timeout(&text, bounds)?,
+            Some(text) => read_duration("delivery.timeout", &text, bounds.timeout_max)?,
             None => bounds.timeout,
+        };
+        let rate = self.rate.map(|rate| read_rate(rate.max_receives_per_second, bounds)).transpose()?;
+        let ttl = match self.ttl {
+            Some(text) => Some(read_duration("delivery.ttl", &text, bounds.ttl_max)?),
+            None => bounds.ttl,
         };
         let concurrency = match self.concurrency {
             Some(number) => read_concurrency(number, bounds)?,
             None => bounds.concurrency,
         };
         let retry = self.retry.unwrap_or_default().into_domain()?;
-        Ok(DeliveryPolicy { success, discard, timeout, concurrency, retry })
+        Ok(DeliveryPolicy { success, discard, timeout, concurrency, rate, ttl, retry })
     }
 }
 
@@ -113,12 +136,20 @@ fn read_statuses(field: &str, statuses: Option<Vec<u64>>) -> Result<Vec<u16>, Re
     Ok(read)
 }
 
-fn read_timeout(text: &str, bounds: &DeliveryBounds) -> Result<std::time::Duration, Refusal> {
-    let max = bounds.timeout_max;
-    duration::parse(text).filter(|timeout| !timeout.is_zero() && *timeout <= max).ok_or_else(|| {
+fn read_duration(field: &str, text: &str, max: Duration) -> Result<Duration, Refusal> {
+    duration::parse(text).filter(|read| !read.is_zero() && *read <= max).ok_or_else(|| {
         let allowed = format!("a duration from \"1ms\" to \"{}\", such as \"15s\"", duration::format(max));
-        Refusal::of("delivery.timeout", text, allowed)
+        Refusal::of(field, text, allowed)
     })
+}
+
+fn read_rate(number: u64, bounds: &DeliveryBounds) -> Result<NonZeroU32, Refusal> {
+    let max = bounds.rate_max;
+    u32::try_from(number)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .filter(|rate| *rate <= max)
+        .ok_or_else(|| Refusal::of("delivery.rate.maxReceivesPerSecond", number, format_args!("from 1 to {max}")))
 }
 
 fn read_concurrency(number: u64, bounds: &DeliveryBounds) -> Result<u16, Refusal> {
@@ -140,7 +171,21 @@ pub(crate) struct DeliveryShown {
     #[schema(examples("15s"))]
     pub timeout: String,
     pub concurrency: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub rate: Option<RateShown>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("72h"))]
+    pub ttl: Option<String>,
     pub retry: RetryShown,
+}
+
+/// The client's pace.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RateShown)]
+pub(crate) struct RateShown {
+    pub max_receives_per_second: u32,
 }
 
 /// When a failed delivery is tried again.
@@ -165,6 +210,8 @@ impl From<&DeliveryPolicy> for DeliveryShown {
             discard: policy.discard.clone(),
             timeout: duration::format(policy.timeout),
             concurrency: policy.concurrency,
+            rate: policy.rate.map(|rate| RateShown { max_receives_per_second: rate.get() }),
+            ttl: policy.ttl.map(duration::format),
             retry: RetryShown {
                 min_delay_target: retry.min_delay_target,
                 max_delay_target: retry.max_delay_target,

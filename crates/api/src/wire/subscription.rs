@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flare_core::{
-    outlet::{Content, DataValue, Outlet, Secret},
+    outlet::{Content, DataValue, Format, Mode, Outlet, Revisions, Secret, Status},
     pattern::Pattern,
     template::Template,
 };
@@ -38,7 +38,6 @@ const DATA_BYTES_MAX: usize = 16 << 10;
 pub(crate) struct NewSubscription {
     #[schema(min_length = 1, max_length = 256)]
     pub name: String,
-    /// `active`: pushed as soon as possible.
     #[serde(default)]
     #[schema(schema_with = mode_schema)]
     pub mode: Option<String>,
@@ -52,13 +51,10 @@ pub(crate) struct NewSubscription {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub data: Option<Members<Value>>,
-    /// `last`: the newest content is sent, revisions that were overtaken are not.
     #[serde(default)]
     #[schema(schema_with = revision_schema)]
     pub revision: Option<String>,
-    /// Whether documents that are there already are sent too.
-    #[serde(default)]
-    #[schema(schema_with = snapshot_schema)]
+    /// Whether documents that are there already are sent too. It counts for a new subscription only.
     pub snapshot: Option<bool>,
     /// The key of the signatures (Standard Webhooks): `whsec_` and 24 to 64 bytes in base64. One is made if it is
     /// absent; in a PUT, the present one stays.
@@ -87,12 +83,10 @@ impl NewSubscription {
     /// `pattern` is the endpoint of the resource, whose wildcards may be used.
     pub fn into_domain(self, pattern: &Pattern, bounds: &DeliveryBounds) -> Result<NewOutlet, Refusal> {
         check_name(&self.name)?;
-        only("mode", self.mode.as_deref(), "active", "other modes are not supported yet")?;
-        only("revision", self.revision.as_deref(), "last", "other ways are not supported yet")?;
-        if self.snapshot == Some(true) {
-            return Err(Refusal("snapshot is true, it must be false: snapshots are not supported yet".to_owned()));
-        }
         Ok(NewOutlet {
+            mode: named("mode", &Mode::ALL, Mode::as_str, self.mode)?,
+            revisions: named("revision", &Revisions::ALL, Revisions::as_str, self.revision)?,
+            snapshot: self.snapshot.unwrap_or(false),
             name: self.name,
             endpoint: self.endpoint.into_domain(pattern)?,
             delivery: Arc::new(self.delivery.unwrap_or_default().into_domain(bounds)?),
@@ -111,20 +105,27 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn only(field: &str, value: Option<&str>, supported: &str, why: &str) -> Result<(), Refusal> {
-    match value {
-        Some(value) if value != supported => Err(Refusal::of(field, value, format_args!("{supported:?}: {why}"))),
-        _ => Ok(()),
-    }
+/// One of several, by its name; the default if it is absent.
+fn named<T: Copy + Default>(
+    field: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    value: Option<String>,
+) -> Result<T, Refusal> {
+    let Some(value) = value else { return Ok(T::default()) };
+    all.iter().copied().find(|one| name(*one) == value).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|one| format!("{:?}", name(*one))).collect();
+        Refusal::of(field, &*value, format_args!("one of {}", names.join(", ")))
+    })
 }
 
 fn read_content(content: Option<NewContent>) -> Result<Content, Refusal> {
     let default = Content::default();
     let Some(content) = content else { return Ok(default) };
-    only("content.format", content.format.as_deref(), "flare", "other formats are not supported yet")?;
     Ok(Content {
         document: content.document.unwrap_or(default.document),
         envelope: content.envelope.unwrap_or(default.envelope),
+        format: named("content.format", &Format::ALL, Format::as_str, content.format)?,
     })
 }
 
@@ -204,18 +205,22 @@ impl Subscription {
         Self {
             id: outlet.id.to_string(),
             name: outlet.name.clone(),
-            status: "active",
-            mode: "active",
+            status: match outlet.status {
+                Status::Active => "active",
+                Status::Paused { .. } => "paused",
+                Status::Disabled { .. } => "disabled",
+            },
+            mode: outlet.mode.as_str(),
             endpoint: (&outlet.endpoint).into(),
             delivery: (&*outlet.delivery).into(),
             content: ContentShown {
                 document: outlet.content.document,
                 envelope: outlet.content.envelope,
-                format: "flare",
+                format: outlet.content.format.as_str(),
             },
             data: Members(outlet.data.iter().map(|(name, value)| (name.clone(), show_data(value))).collect()),
-            revision: "last",
-            snapshot: false,
+            revision: outlet.revisions.as_str(),
+            snapshot: outlet.snapshot,
             secret: None,
             created_at: outlet.created_at.to_string(),
             updated_at: outlet.updated_at.to_string(),
@@ -224,7 +229,7 @@ impl Subscription {
 
     /// For the answer to the creation only.
     pub fn with_secret(outlet: &Outlet) -> Self {
-        Self { secret: Some(outlet.secret.reveal()), ..Self::of(outlet) }
+        Self { secret: Some(outlet.signing.secret.reveal()), ..Self::of(outlet) }
     }
 }
 
@@ -244,31 +249,25 @@ pub(crate) struct SubscriptionList {
 }
 
 fn mode_schema() -> utoipa::openapi::schema::Object {
-    only_schema("How the client is told: `active`, pushed as soon as possible, is the only mode so far.", "active")
+    let description = "Who sets the pace: Flare, which pushes as soon as possible, or the client.";
+    names_schema(description, Mode::ALL.map(Mode::as_str))
 }
 
 fn revision_schema() -> utoipa::openapi::schema::Object {
-    only_schema("Which revisions are sent: `last`, the newest, is the only way so far.", "last")
+    let description = "Which revisions are sent: the newest, or every one that is kept, in order.";
+    names_schema(description, Revisions::ALL.map(Revisions::as_str))
 }
 
 fn format_schema() -> utoipa::openapi::schema::Object {
-    only_schema("`flare`, the bare document or the envelope, is the only format so far.", "flare")
+    let description = "The bare document or Flare's envelope, or CloudEvents, structured or binary.";
+    names_schema(description, Format::ALL.map(Format::as_str))
 }
 
-fn only_schema(description: &str, value: &'static str) -> utoipa::openapi::schema::Object {
+fn names_schema<const N: usize>(description: &str, names: [&'static str; N]) -> utoipa::openapi::schema::Object {
     use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
         .description(Some(description))
-        .enum_values(Some([Some(value), None]))
-        .build()
-}
-
-fn snapshot_schema() -> utoipa::openapi::schema::Object {
-    use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-    ObjectBuilder::new()
-        .schema_type(SchemaType::from_iter([Type::Boolean, Type::Null]))
-        .description(Some("Whether documents that are there already are sent too; not supported yet."))
-        .enum_values(Some([Some(false), None]))
+        .enum_values(Some(names.map(Some).into_iter().chain([None])))
         .build()
 }

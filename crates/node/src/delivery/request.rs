@@ -79,7 +79,7 @@ impl Push<'_> {
         // The same for all attempts at one revision.
         let id = format!("msg_{outlet}_{}", self.change.sequence);
         let timestamp = self.now.as_second().to_string();
-        let signature = sign(self.outlet.secret.key(), &id, &timestamp, body);
+        let signature = sign(self.outlet.signing.secret.key(), &id, &timestamp, body);
         headers.insert(WEBHOOK_ID, header(id)?);
         headers.insert(WEBHOOK_TIMESTAMP, header(timestamp)?);
         headers.insert(WEBHOOK_SIGNATURE, header(signature)?);
