@@ -5,7 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::{DocumentNumber, OutletId, Sequence, StreamId, revision::Revision, url::DocumentUrl};
+use crate::{
+    DocumentNumber, OutletId, Sequence, StreamId,
+    delivery::{AttemptRecord, DeadLetter},
+    revision::Revision,
+    url::DocumentUrl,
+};
 
 /// What a publisher says about one document.
 #[derive(Clone, Debug)]
@@ -140,6 +145,14 @@ pub enum Progress {
     Retry(Retry),
     /// No retry is left for the document.
     Settled { outlet: OutletId, number: DocumentNumber },
+    /// The outlet is to be told again of what it had: its version goes back to before this sequence.
+    Forgotten { outlet: OutletId, number: DocumentNumber, version: Version },
+    /// Flare has given up on a revision.
+    DeadLetter(DeadLetter),
+    /// So many messages the client still asks for.
+    Demand { outlet: OutletId, left: u64 },
+    /// What was sent and what came of it; these stand one after another in time.
+    Attempts { outlet: OutletId, attempts: Vec<AttemptRecord> },
 }
 
 /// A delivery that failed and is due again.
@@ -159,4 +172,6 @@ pub struct Standing {
     pub outlet: OutletId,
     pub cursor: Sequence,
     pub retries: Vec<Retry>,
+    /// Messages that the client still asks for.
+    pub demand: u64,
 }

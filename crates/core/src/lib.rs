@@ -4,6 +4,7 @@
 //! is in this crate; how bytes travel or rest is not.
 
 pub mod change;
+pub mod delivery;
 pub mod document;
 pub mod error;
 pub mod id;
@@ -11,6 +12,7 @@ pub mod outlet;
 pub mod pattern;
 pub mod pattern_index;
 pub mod port;
+pub mod rate;
 pub mod retry;
 pub mod revision;
 pub mod stream;

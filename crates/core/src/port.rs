@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
+    delivery::{AttemptQuery, AttemptRecord, Behind, DeadLetter},
     document::{Change, DocumentWrite, Progress, Standing, Version, Written},
     outlet::{Outlet, Revisions},
     stream::Stream,
@@ -34,6 +35,9 @@ pub trait Engine: Send + Sync {
 
     /// Why writes fail at present, if they do.
     fn trouble(&self) -> Option<String>;
+
+    /// Puts on disk what was recorded lazily before.
+    async fn flush(&self) -> Result<()>;
 
     /// Writes what is still lazy, and lets go of files and locks. Later calls fail with `Unavailable`.
     async fn close(&self) -> Result<()>;
@@ -172,6 +176,13 @@ pub trait ChangeListener: Send + Sync {
     fn missed(&self, head: Sequence);
 }
 
+/// Sequences after `after`, up to `until`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub after: Sequence,
+    pub until: Sequence,
+}
+
 #[async_trait]
 pub trait Deliveries: Send + Sync {
     /// Remembers progress, in order. Durable before any later durable write is; see [`Progress`].
@@ -182,4 +193,23 @@ pub trait Deliveries: Send + Sync {
 
     /// Where each outlet after `after` stands, in id order: what a node reads when it takes up its work.
     async fn standings(&self, after: Option<OutletId>, limit: usize) -> Result<Vec<Standing>>;
+
+    /// Where one outlet stands; `NotFound` if it is not there.
+    async fn standing(&self, outlet: OutletId) -> Result<Standing>;
+
+    /// Documents of the stream whose newest change is in `span` and that the outlet does not have: what an outlet that
+    /// has handled the span is behind on. At most `limit` of them, in the order of their changes.
+    async fn missing(&self, stream: StreamId, outlet: OutletId, span: Span, limit: usize) -> Result<Vec<Behind>>;
+
+    /// What was given up for the outlet, oldest first, and how much there is in all.
+    async fn dead_letters(&self, outlet: OutletId, offset: usize, limit: usize) -> Result<(Vec<DeadLetter>, usize)>;
+
+    /// Forgets what was given up under these sequences.
+    async fn discard_dead_letters(&self, outlet: OutletId, sequences: Vec<Sequence>) -> Result<()>;
+
+    /// What was sent to the outlet, the newest first.
+    async fn attempts(&self, outlet: OutletId, query: AttemptQuery) -> Result<Vec<AttemptRecord>>;
+
+    /// Forgets attempts from before this time.
+    async fn forget_attempts(&self, older_than: Timestamp) -> Result<()>;
 }

@@ -9,8 +9,8 @@ mod client;
 pub(crate) mod mailbox;
 mod outlet;
 mod recorder;
-mod request;
-mod slot;
+pub(crate) mod request;
+pub(crate) mod slot;
 
 use std::{
     sync::{
@@ -20,13 +20,17 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use flare_core::{
-    Error, OutletId, Result, Sequence, StreamId,
-    document::Retry,
+    DocumentNumber, Error, OutletId, Result, StreamId,
+    document::{Standing, Version},
     outlet::Outlet,
-    port::{Documents, Store},
+    port::{Documents, Engine, Store},
 };
-use tokio::sync::Semaphore;
+use http::Request;
+use http_body_util::Full;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -37,6 +41,7 @@ use crate::{
     supervisor::{Failure, Supervisor},
     tail::Tail,
 };
+pub(crate) use client::Answer;
 use client::Client;
 use mailbox::{Command, Mailbox};
 use recorder::Recorder;
@@ -53,6 +58,14 @@ pub(crate) struct Shared {
     requests: Arc<Semaphore>,
     slow_requests: Arc<Semaphore>,
     counters: Counters,
+    to_disable: mpsc::UnboundedSender<Disable>,
+}
+
+/// An outlet that should not be called any more.
+pub(crate) struct Disable {
+    pub stream: StreamId,
+    pub outlet: OutletId,
+    pub reason: String,
 }
 
 #[derive(Default)]
@@ -77,6 +90,8 @@ pub(crate) struct Delivery {
     recorder_stop: CancellationToken,
     recorder_ended: Arc<Semaphore>,
     grace: Duration,
+    /// For the one who keeps the outlets.
+    disabled: Mutex<Option<mpsc::UnboundedReceiver<Disable>>>,
 }
 
 impl Delivery {
@@ -87,6 +102,7 @@ impl Delivery {
         let recorder = Arc::new(Recorder::new(store.deliveries.clone(), settings.record_delay));
         let client = Client::new(settings, supervisor)
             .map_err(|error| Error::internal("could not make the HTTP client of deliveries").because(error))?;
+        let (to_disable, disabled) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             settings: settings.clone(),
             documents: store.documents.clone(),
@@ -96,6 +112,7 @@ impl Delivery {
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
             counters: Counters::default(),
+            to_disable,
         });
         store.documents.listen(bucket.clone());
 
@@ -124,14 +141,52 @@ impl Delivery {
             recorder_stop,
             recorder_ended,
             grace: settings.grace,
+            disabled: Mutex::new(Some(disabled)),
         })
     }
 
-    /// Takes up an outlet that has everything up to `cursor`, but for `retries`.
-    pub fn add(&self, outlet: Arc<Outlet>, cursor: Sequence, retries: Vec<Retry>) {
+    /// Takes up an outlet where it stands.
+    pub fn add(&self, outlet: Arc<Outlet>, standing: Standing) {
         let Some(stream) = self.registry.stream(outlet.stream) else { return };
         self.bucket.add(outlet.stream, outlet.id);
-        self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, cursor, retries });
+        self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, standing });
+    }
+
+    /// The outlets that should not be called any more, as they come. Only the first caller gets them.
+    pub fn disabled(&self) -> Option<mpsc::UnboundedReceiver<Disable>> {
+        self.disabled.lock().take()
+    }
+
+    /// Hands a command to the slot of the outlet, and waits for the answer; none if the outlet is gone.
+    pub async fn ask<T>(&self, outlet: OutletId, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.bucket.mailbox(outlet).send(command(answer));
+        answered.await.ok()
+    }
+
+    /// Puts on disk what was recorded so far.
+    pub async fn flush(&self, engine: &dyn Engine) -> Result<()> {
+        self.shared.recorder.flush().await?;
+        engine.flush().await
+    }
+
+    /// Makes what was recorded so far visible in the store.
+    pub async fn record_now(&self) -> Result<()> {
+        self.shared.recorder.flush().await
+    }
+
+    /// The version of the document that the outlet has.
+    pub fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
+        self.shared.recorder.version(outlet, number)
+    }
+
+    /// Sends one request that is not a delivery, and says what the endpoint answered.
+    pub async fn send(&self, outlet: &Outlet, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        let timeout = outlet.delivery.timeout;
+        match tokio::time::timeout(timeout, self.shared.client.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("the endpoint did not answer within {timeout:?}")),
+        }
     }
 
     pub fn update(&self, outlet: Arc<Outlet>) {

@@ -15,7 +15,8 @@ pub mod supervisor;
 mod sweeper;
 mod tail;
 
+pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, NewOutlet, NewStream, Node, Page, Status};
+pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, Resync, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;

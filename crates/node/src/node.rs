@@ -1,11 +1,18 @@
 //! The node as its API sees it.
 
+mod lag;
+mod life;
+mod passive;
+
+pub use lag::{Lag, Resync};
+pub use passive::DEMAND_MAX;
+
 use std::sync::Arc;
 
 use flare_core::{
     Error, OutletId, Result, Sequence, StreamId,
     change::ChangeRule,
-    document::{Change, Written},
+    document::{Change, Standing, Written},
     outlet::{
         Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Secret, Signing, Status as OutletStatus,
     },
@@ -38,7 +45,7 @@ pub struct Node {
     registry: Arc<Registry>,
     intake: Intake,
     delivery: Delivery,
-    sweeper_stop: CancellationToken,
+    stop: CancellationToken,
     /// Changes to streams and outlets happen one after another, so that memory and store agree.
     administration: Mutex<()>,
     started_at: Timestamp,
@@ -113,27 +120,30 @@ impl Node {
         let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
         let sweeper = Sweeper {
-            documents: store.documents.clone(),
+            store: store.clone(),
             retention: settings.retention,
+            attempts_retention: settings.attempts_retention,
             interval: settings.sweep_interval,
         };
-        let sweeper_stop = CancellationToken::new();
-        supervisor.spawn("sweeper", Failure::StopsNode, sweeper.run(sweeper_stop.clone()));
+        let stop = CancellationToken::new();
+        supervisor.spawn("sweeper", Failure::StopsNode, sweeper.run(stop.clone()));
         let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
-        Ok(Arc::new(Self {
+        let node = Arc::new(Self {
             store,
             registry,
             intake,
             delivery,
-            sweeper_stop,
+            stop: stop.clone(),
             administration: Mutex::new(()),
             started_at: clock::now(),
-        }))
+        });
+        supervisor.spawn("outlet-keeper", Failure::StopsNode, node.clone().keep_outlets(stop));
+        Ok(node)
     }
 
     /// Finishes what is in flight, records it, and closes the store. Intake must have stopped.
     pub async fn stop(&self) -> Result<()> {
-        self.sweeper_stop.cancel();
+        self.stop.cancel();
         self.delivery.stop().await;
         self.store.engine.close().await
     }
@@ -245,7 +255,7 @@ impl Node {
         match self.store.outlets.insert(&outlet, once).await? {
             Inserted::New => {
                 self.registry.put_outlet(outlet.clone());
-                self.delivery.add(outlet.clone(), outlet.start(), Vec::new());
+                self.delivery.add(outlet.clone(), standing_of(&outlet));
                 Ok(Created::New(outlet))
             }
             Inserted::Before(id) => {
@@ -347,6 +357,11 @@ fn generate_secret() -> Result<Secret> {
     Secret::from_bytes(&bytes).ok_or_else(|| Error::internal("a secret has the wrong length"))
 }
 
+/// Where an outlet stands that was told of nothing yet.
+fn standing_of(outlet: &Outlet) -> Standing {
+    Standing { outlet: outlet.id, cursor: outlet.start(), retries: Vec::new(), demand: 0 }
+}
+
 async fn load_streams(store: &Store, registry: &Registry) -> Result<()> {
     let mut after = None;
     loop {
@@ -377,12 +392,10 @@ async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delive
             let outlet = Arc::new(outlet);
             // Cursors of deleted outlets may stand in between until they are purged.
             while standings.next_if(|standing| standing.outlet < outlet.id).is_some() {}
-            let (cursor, retries) = match standings.next_if(|standing| standing.outlet == outlet.id) {
-                Some(standing) => (standing.cursor, standing.retries),
-                None => (outlet.start(), Vec::new()),
-            };
+            let standing = standings.next_if(|standing| standing.outlet == outlet.id);
+            let standing = standing.unwrap_or_else(|| standing_of(&outlet));
             registry.put_outlet(outlet.clone());
-            delivery.add(outlet, cursor, retries);
+            delivery.add(outlet, standing);
         }
     }
 }

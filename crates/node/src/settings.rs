@@ -31,7 +31,13 @@ pub struct Settings {
     pub grace: Duration,
     /// How long changes are kept that a newer one has replaced.
     pub retention: Duration,
-    /// How often that is looked after.
+    /// How long the log of attempts is kept; zero keeps none.
+    pub attempts_retention: Duration,
+    /// Keep what was sent and answered in the log of attempts.
+    pub keep_bodies: bool,
+    /// An outlet that only fails for so long is disabled; zero never does.
+    pub disable_after: Duration,
+    /// How often what is past its retention is removed.
     pub sweep_interval: Duration,
 }
 
@@ -52,6 +58,9 @@ impl Default for Settings {
             tail_bytes_max: 32 << 20,
             grace: Duration::from_secs(10),
             retention: Duration::from_secs(7 * 24 * 3600),
+            attempts_retention: Duration::from_secs(24 * 3600),
+            keep_bodies: false,
+            disable_after: Duration::from_secs(5 * 24 * 3600),
             sweep_interval: Duration::from_secs(600),
         }
     }

@@ -1,27 +1,32 @@
 //! Removes what nobody needs any more, at long intervals.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use flare_core::port::Documents;
+use flare_core::port::Store;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Sweeper {
-    pub documents: Arc<dyn Documents>,
+    pub store: Store,
     /// How long a change is kept after it was accepted, if a newer one has replaced it.
     pub retention: Duration,
+    pub attempts_retention: Duration,
     pub interval: Duration,
 }
 
 impl Sweeper {
     pub async fn run(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some() {
-            let oldest = Timestamp::now().checked_sub(self.retention).unwrap_or(Timestamp::UNIX_EPOCH);
-            match self.documents.sweep(oldest).await {
-                Ok(0) => {}
-                Ok(changes) => tracing::debug!(changes, "swept replaced changes"),
-                Err(error) => tracing::warn!(reason = error.chain(), "could not sweep; it will be tried again"),
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(reason = error.chain(), "could not sweep; it will be tried again");
             }
         }
+    }
+
+    async fn sweep(&self) -> flare_core::Result<()> {
+        let before = |age: Duration| Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH);
+        let changes = self.store.documents.sweep(before(self.retention)).await?;
+        tracing::debug!(changes, "swept replaced changes");
+        self.store.deliveries.forget_attempts(before(self.attempts_retention)).await
     }
 }

@@ -167,7 +167,8 @@ fn layout(table: Table) -> KeyspaceCreateOptions {
     let memtable_mib = match table {
         Table::Changes => 8,
         Table::Heads | Table::Versions => 8,
-        Table::Meta | Table::Cursors | Table::Retries => 4,
+        Table::Attempts => 8,
+        Table::Meta | Table::Cursors | Table::Retries | Table::DeadLetters | Table::Demands => 4,
     };
     KeyspaceCreateOptions::default().max_memtable_size(memtable_mib << 20)
 }

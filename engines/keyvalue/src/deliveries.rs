@@ -1,16 +1,21 @@
 //! What outlets have, and where they stand.
 
+mod attempts;
+mod missing;
+
 use std::ops::ControlFlow;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use flare_core::{
-    DocumentNumber, OutletId, Result,
+    DocumentNumber, Error, OutletId, Result, Sequence, StreamId,
+    delivery::{AttemptQuery, AttemptRecord, Behind, DeadLetter},
     document::{Progress, Retry, Standing, Version},
-    port::Deliveries,
+    port::{Deliveries, Span},
 };
+use jiff::Timestamp;
 
-use crate::{Durability, KeyValue, KeyValueStore, Table, keys, rows};
+use crate::{Durability, KeyValue, KeyValueStore, Table, blocking, keys, rows, transaction::Transaction};
 
 #[async_trait]
 impl Deliveries for KeyValueStore {
@@ -37,6 +42,27 @@ impl Deliveries for KeyValueStore {
                         Progress::Settled { outlet, number } => {
                             transaction.remove(Table::Retries, keys::outlet_document(outlet, number));
                         }
+                        Progress::Forgotten { outlet, number, version } => transaction.put(
+                            Table::Versions,
+                            keys::outlet_document(outlet, number),
+                            rows::encode_version(&version),
+                        ),
+                        Progress::DeadLetter(letter) => transaction.put(
+                            Table::DeadLetters,
+                            keys::outlet_sequence(letter.outlet, letter.sequence),
+                            rows::encode_dead_letter(&letter)?,
+                        ),
+                        Progress::Demand { outlet, left } => transaction.put(
+                            Table::Demands,
+                            Bytes::copy_from_slice(outlet.as_bytes()),
+                            rows::encode_cursor(Sequence(left)),
+                        ),
+                        Progress::Attempts { outlet, attempts } => {
+                            if let Some(first) = attempts.first() {
+                                let key = keys::outlet_time(outlet, first.at);
+                                transaction.put(Table::Attempts, key, rows::encode_attempts(&attempts));
+                            }
+                        }
                     }
                 }
                 Ok(())
@@ -62,7 +88,14 @@ impl Deliveries for KeyValueStore {
             let Ok(id) = <[u8; 16]>::try_from(&key[..]) else { return ControlFlow::Continue(()) };
             match rows::decode_cursor(&row) {
                 Ok(cursor) => {
-                    standings.push(Standing { outlet: OutletId::from_bytes(id), cursor, retries: Vec::new() });
+                    let demand = match self.demand(&id) {
+                        Ok(demand) => demand,
+                        Err(error) => {
+                            failure = Some(error);
+                            return ControlFlow::Break(());
+                        }
+                    };
+                    standings.push(Standing { outlet: OutletId::from_bytes(id), cursor, retries: Vec::new(), demand });
                 }
                 Err(error) => failure = Some(error),
             }
@@ -87,6 +120,73 @@ impl Deliveries for KeyValueStore {
             }
         }
         Ok(standings)
+    }
+
+    async fn standing(&self, outlet: OutletId) -> Result<Standing> {
+        let id = outlet.as_bytes();
+        let Some(cursor) = self.map.get(Table::Cursors, id)? else {
+            return Err(Error::not_found(format!("outlet {outlet} does not exist")));
+        };
+        let retries = retries(&*self.map, id, &keys::after_prefix(id))?;
+        Ok(Standing { outlet, cursor: rows::decode_cursor(&cursor)?, retries, demand: self.demand(id)? })
+    }
+
+    async fn missing(&self, stream: StreamId, outlet: OutletId, span: Span, limit: usize) -> Result<Vec<Behind>> {
+        let map = self.map.clone();
+        blocking(move || missing::find(&*map, stream, outlet, span, limit)).await
+    }
+
+    async fn dead_letters(&self, outlet: OutletId, offset: usize, limit: usize) -> Result<(Vec<DeadLetter>, usize)> {
+        let (mut letters, mut total) = (Vec::new(), 0);
+        let mut failure = None;
+        let prefix = outlet.as_bytes();
+        self.map.scan(Table::DeadLetters, prefix, &keys::after_prefix(prefix), &mut |_, row| {
+            if total >= offset && letters.len() < limit {
+                match rows::decode_dead_letter(outlet, &row) {
+                    Ok(letter) => letters.push(letter),
+                    Err(error) => {
+                        failure = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            total += 1;
+            ControlFlow::Continue(())
+        })?;
+        failure.map_or(Ok((letters, total)), Err)
+    }
+
+    async fn discard_dead_letters(&self, outlet: OutletId, sequences: Vec<Sequence>) -> Result<()> {
+        let discard = move |transaction: &mut Transaction<'_>| {
+            for sequence in sequences {
+                transaction.remove(Table::DeadLetters, keys::outlet_sequence(outlet, sequence));
+            }
+            Ok(())
+        };
+        self.writer.transact(Durability::Now, discard).await
+    }
+
+    async fn attempts(&self, outlet: OutletId, query: AttemptQuery) -> Result<Vec<AttemptRecord>> {
+        let map = self.map.clone();
+        blocking(move || attempts::find(&*map, outlet, &query)).await
+    }
+
+    async fn forget_attempts(&self, older_than: Timestamp) -> Result<()> {
+        for step in attempts::old(&*self.map, older_than)? {
+            let remove = move |transaction: &mut Transaction<'_>| {
+                step.into_iter().for_each(|key| transaction.remove(Table::Attempts, key));
+                Ok(())
+            };
+            self.writer.transact(Durability::Later, remove).await?;
+        }
+        Ok(())
+    }
+}
+
+impl KeyValueStore {
+    fn demand(&self, outlet: &[u8; 16]) -> Result<u64> {
+        let row = self.map.get(Table::Demands, outlet)?;
+        Ok(row.map(|row| rows::decode_cursor(&row)).transpose()?.map_or(0, |left| left.0))
     }
 }
 

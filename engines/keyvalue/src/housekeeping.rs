@@ -65,7 +65,9 @@ fn first_purge(map: &dyn KeyValue) -> Result<Option<Purge>> {
         let kind = key.get(2).copied();
         let tables: &[Table] = match kind {
             Some(PURGE_STREAM) => &[Table::Heads, Table::Changes],
-            _ => &[Table::Versions, Table::Retries, Table::Cursors],
+            _ => {
+                &[Table::Versions, Table::Retries, Table::DeadLetters, Table::Attempts, Table::Demands, Table::Cursors]
+            }
         };
         found = keys::tail::<16>(&key).map(|id| Purge { note: key, id, tables });
         ControlFlow::Break(())

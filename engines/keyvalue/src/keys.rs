@@ -62,6 +62,21 @@ pub(crate) fn clock(at: Timestamp) -> Bytes {
     join(&[CLOCK, &(at.as_millisecond().max(0) as u64).to_be_bytes()])
 }
 
+/// The key of dead letters.
+pub(crate) fn outlet_sequence(outlet: OutletId, sequence: Sequence) -> Bytes {
+    join(&[outlet.as_bytes(), &sequence.0.to_be_bytes()])
+}
+
+/// The key of attempts.
+pub(crate) fn outlet_time(outlet: OutletId, at: Timestamp) -> Bytes {
+    join(&[outlet.as_bytes(), &nanos(at).to_be_bytes()])
+}
+
+/// Times before 1970 are all one; those that fit reach into the 26th century.
+pub(crate) fn nanos(at: Timestamp) -> u64 {
+    u64::try_from(at.as_nanosecond()).unwrap_or(if at < Timestamp::UNIX_EPOCH { 0 } else { u64::MAX })
+}
+
 /// The key of versions and retries.
 pub(crate) fn outlet_document(outlet: OutletId, number: DocumentNumber) -> Bytes {
     join(&[outlet.as_bytes(), &number.0.to_be_bytes()])

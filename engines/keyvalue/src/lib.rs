@@ -48,10 +48,26 @@ pub enum Table {
     Cursors,
     /// (outlet, document number) → retry.
     Retries,
+    /// (outlet, sequence) → what was given up.
+    DeadLetters,
+    /// (outlet, time) → attempts from that time on.
+    Attempts,
+    /// outlet → how much the client asks for.
+    Demands,
 }
 
 impl Table {
-    pub const ALL: [Self; 6] = [Self::Meta, Self::Heads, Self::Changes, Self::Versions, Self::Cursors, Self::Retries];
+    pub const ALL: [Self; 9] = [
+        Self::Meta,
+        Self::Heads,
+        Self::Changes,
+        Self::Versions,
+        Self::Cursors,
+        Self::Retries,
+        Self::DeadLetters,
+        Self::Attempts,
+        Self::Demands,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -61,6 +77,9 @@ impl Table {
             Self::Versions => "versions",
             Self::Cursors => "cursors",
             Self::Retries => "retries",
+            Self::DeadLetters => "dead-letters",
+            Self::Attempts => "attempts",
+            Self::Demands => "demands",
         }
     }
 
@@ -164,6 +183,10 @@ impl port::Engine for KeyValueStore {
 
     fn trouble(&self) -> Option<String> {
         self.writer.trouble()
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.writer.transact(Durability::Now, |_| Ok(())).await
     }
 
     async fn close(&self) -> Result<()> {

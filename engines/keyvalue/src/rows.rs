@@ -3,6 +3,7 @@
 //! Rows of the hot path (heads, changes, versions, cursors, retries) are binary and start with a byte that names their
 //! layout. Streams and outlets are JSON: they are few, change seldom, and grow new members.
 
+mod delivery;
 mod outlet;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -19,12 +20,13 @@ use flare_core::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::delivery::{decode_attempts, decode_dead_letter, encode_attempts, encode_dead_letter};
 pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
 use crate::{KeyValue, Table, keys};
 
 const LAYOUT: u8 = 1;
 
-fn damaged(what: &str) -> Error {
+pub(crate) fn damaged(what: &str) -> Error {
     Error::internal(format!("a {what} row of the store is damaged"))
 }
 

@@ -2,21 +2,25 @@
 
 use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
+use bytes::Bytes;
 use flare_core::{
-    Error,
+    Error, Sequence,
+    delivery::{AttemptRecord, AttemptResult, Bodies},
     document::{Action, Change, Version},
     outlet::{Outlet, Verdict},
+    revision::Revision,
     stream::Stream,
     url::DocumentUrl,
 };
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use http_body_util::Full;
 use jiff::Timestamp;
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, sleep},
 };
 
-use super::{Shared, request::Push};
+use super::{Shared, client::Answer, request::Push};
 
 /// What is to be delivered.
 pub(crate) enum Source {
@@ -32,15 +36,38 @@ pub(crate) enum Outcome {
     /// Nothing had to be sent: the outlet has it.
     UpToDate,
     Delivered(Version),
-    Discarded,
+    /// Not wanted by the client: this is as good as what it would have.
+    Discarded(Version),
     Failed(Failed),
+    /// The revision was older than the outlet's `ttl`.
+    Expired(Option<Sent>),
+    /// A client that pulled has given the message back, or let its lease run out.
+    Returned {
+        delay: Duration,
+    },
     /// The store could not be read; no attempt was made.
     Unread(Error),
+}
+
+/// The revision that an attempt was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    pub sequence: Sequence,
+    pub revision: Revision,
+}
+
+impl Sent {
+    pub fn of(change: &Change) -> Self {
+        Self { sequence: change.sequence, revision: change.revision }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub reason: String,
+    pub sent: Option<Sent>,
+    /// The endpoint says that it is gone for good.
+    pub gone: bool,
     /// The client asks to be left alone for so long.
     pub retry_after: Option<Duration>,
 }
@@ -54,15 +81,31 @@ pub(crate) struct Attempt {
     pub failed: u32,
 }
 
+/// What an attempt has found to do.
+pub(crate) enum Task {
+    /// The outlet is to be told of this change; it has this version.
+    Tell(Arc<Change>, Action, Option<Version>),
+    /// Nothing is to be sent.
+    Nothing(Outcome),
+}
+
 impl Attempt {
     /// Holds `place` for as long as the request is in flight.
     pub async fn run(self, place: OwnedSemaphorePermit) -> Outcome {
+        match self.find().await {
+            Task::Tell(change, action, version) => self.push(&change, action, version, place).await,
+            Task::Nothing(outcome) => outcome,
+        }
+    }
+
+    /// Finds out what the outlet must be told.
+    pub async fn find(&self) -> Task {
         let (change, fresh) = match &self.source {
             Source::Change { change, fresh } => (change.clone(), *fresh),
             Source::Newest(url) => match self.shared.documents.get(self.stream.id, url).await {
                 Ok(Some(change)) => (Arc::new(change), false),
-                Ok(None) => return Outcome::UpToDate,
-                Err(error) => return Outcome::Unread(error),
+                Ok(None) => return Task::Nothing(Outcome::UpToDate),
+                Err(error) => return Task::Nothing(Outcome::Unread(error)),
             },
         };
         let version = if fresh {
@@ -70,35 +113,46 @@ impl Attempt {
         } else {
             match self.shared.recorder.version(self.outlet.id, change.number) {
                 Ok(version) => version,
-                Err(error) => return Outcome::Unread(error),
+                Err(error) => return Task::Nothing(Outcome::Unread(error)),
             }
         };
         match action(&change, version) {
-            Some(action) => self.push(&change, action, place).await,
-            None => Outcome::UpToDate,
+            Some(_) if self.is_expired(&change) => Task::Nothing(Outcome::Expired(Some(Sent::of(&change)))),
+            Some(action) => Task::Tell(change, action, version),
+            None => Task::Nothing(Outcome::UpToDate),
         }
     }
 
-    async fn push(&self, change: &Change, action: Action, place: OwnedSemaphorePermit) -> Outcome {
-        let push = Push {
-            outlet: &self.outlet,
-            stream: &self.stream,
-            change,
-            action,
-            attempt: self.failed + 1,
-            now: Timestamp::now(),
-        };
+    fn is_expired(&self, change: &Change) -> bool {
+        let age = || Duration::try_from(Timestamp::now().duration_since(change.updated_at)).unwrap_or_default();
+        self.outlet.delivery.ttl.is_some_and(|ttl| age() > ttl)
+    }
+
+    async fn push(
+        &self,
+        change: &Change,
+        action: Action,
+        has: Option<Version>,
+        place: OwnedSemaphorePermit,
+    ) -> Outcome {
+        let sent = Some(Sent::of(change));
+        let failed = |reason| Outcome::Failed(Failed { reason, sent, gone: false, retry_after: None });
+        let now = Timestamp::now();
+        let push = Push { outlet: &self.outlet, stream: &self.stream, change, action, attempt: self.failed + 1, now };
         let request = match push.request() {
             Ok(request) => request,
-            Err(reason) => return Outcome::Failed(Failed { reason, retry_after: None }),
+            Err(reason) => return failed(reason),
         };
+        let body = request.body().clone();
         let in_flight = &self.shared.counters.in_flight;
         in_flight.fetch_add(1, Ordering::Relaxed);
+        let started = Instant::now();
         let answer = self.send(request, place).await;
         in_flight.fetch_sub(1, Ordering::Relaxed);
-        let (status, headers) = match answer {
-            Ok(parts) => (parts.status, parts.headers),
-            Err(reason) => return Outcome::Failed(Failed { reason, retry_after: None }),
+        self.log(change, action, now, started.elapsed(), body, &answer);
+        let Answer { status, headers, .. } = match answer {
+            Ok(answer) => answer,
+            Err(reason) => return failed(reason),
         };
         match self.outlet.delivery.judge(status.as_u16()) {
             Verdict::Delivered => Outcome::Delivered(Version {
@@ -106,21 +160,60 @@ impl Attempt {
                 revision: change.revision,
                 deleted: change.is_delete(),
             }),
-            Verdict::Discarded => Outcome::Discarded,
+            // One that had nothing before still has nothing.
+            Verdict::Discarded => Outcome::Discarded(Version {
+                sequence: change.sequence,
+                revision: change.revision,
+                deleted: change.is_delete() || has.is_none_or(|has| has.deleted),
+            }),
             Verdict::Failed => Outcome::Failed(Failed {
                 reason: format!("the endpoint answered {status}"),
+                sent,
+                gone: status == StatusCode::GONE,
                 retry_after: retry_after(status, &headers, self.shared.settings.retry_after_max),
             }),
         }
     }
 
+    /// Notes what was sent and what came of it.
+    fn log(
+        &self,
+        change: &Change,
+        action: Action,
+        at: Timestamp,
+        duration: Duration,
+        body: Full<Bytes>,
+        answer: &Result<Answer, String>,
+    ) {
+        let settings = &self.shared.settings;
+        if settings.attempts_retention.is_zero() {
+            return;
+        }
+        let request = body.into_inner().unwrap_or_default();
+        let response = answer.as_ref().map(|answer| &answer.body[..]).unwrap_or_default();
+        self.shared.recorder.record_attempt(
+            self.outlet.id,
+            AttemptRecord {
+                at,
+                url: change.url.clone(),
+                revision: change.revision,
+                action,
+                attempt: self.failed + 1,
+                duration,
+                result: match answer {
+                    Ok(answer) => AttemptResult::Answered(answer.status.as_u16()),
+                    Err(reason) => AttemptResult::Failed(reason.clone()),
+                },
+                request_bytes: request.len() as u32,
+                response_bytes: answer.as_ref().map_or(0, |answer| answer.body_bytes) as u32,
+                bodies: settings.keep_bodies.then(|| Bodies { request, response: Bytes::copy_from_slice(response) }),
+            },
+        );
+    }
+
     /// A request that is not answered soon gives its place to others and waits among the slow ones, so that endpoints
     /// that hang do not hold up those that do not.
-    async fn send(
-        &self,
-        request: http::Request<http_body_util::Full<bytes::Bytes>>,
-        place: OwnedSemaphorePermit,
-    ) -> Result<http::response::Parts, String> {
+    async fn send(&self, request: http::Request<Full<Bytes>>, place: OwnedSemaphorePermit) -> Result<Answer, String> {
         let timeout = self.outlet.delivery.timeout;
         let started = Instant::now();
         let answer = self.shared.client.send(request);

@@ -1,7 +1,7 @@
 //! The HTTP client of deliveries: pooled keep-alive connections, HTTP/1.1 and, by ALPN, HTTP/2. No redirects.
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, rt::Executor};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -11,6 +11,19 @@ use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
 };
+
+/// How much of the body of an answer is shown to people.
+const ANSWER_BYTES_KEPT: usize = 1024;
+
+/// What an endpoint said.
+pub(crate) struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// The beginning of the body.
+    pub body: Vec<u8>,
+    /// How much of the body was read.
+    pub body_bytes: usize,
+}
 
 pub(crate) struct Client {
     inner: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -40,25 +53,27 @@ impl Client {
     }
 
     /// Sends the request and reads the answer to its end, or as far as it is allowed to go on.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::response::Parts, String> {
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
         let response = self.inner.request(request).await.map_err(|error| describe(&error))?;
         self.drain(response).await
     }
 
     /// A connection can be used again only when the answer was read. A body past the bound is dropped, and with it
     /// the connection: the status is known, and no client makes Flare read for ever.
-    async fn drain(&self, response: Response<Incoming>) -> Result<http::response::Parts, String> {
+    async fn drain(&self, response: Response<Incoming>) -> Result<Answer, String> {
         let (parts, mut body) = response.into_parts();
-        let mut left = self.response_bytes_max;
+        let mut answer = Answer { status: parts.status, headers: parts.headers, body: Vec::new(), body_bytes: 0 };
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { break };
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            match left.checked_sub(bytes) {
-                Some(rest) => left = rest,
-                None => break,
+            let Some(data) = frame.data_ref() else { continue };
+            answer.body_bytes += data.len();
+            if answer.body_bytes > self.response_bytes_max {
+                break;
             }
+            let room = ANSWER_BYTES_KEPT - answer.body.len();
+            answer.body.extend_from_slice(&data[..data.len().min(room)]);
         }
-        Ok(parts)
+        Ok(answer)
     }
 }
 

@@ -2,14 +2,74 @@
 
 use std::sync::Arc;
 
-use flare_core::{OutletId, Sequence, StreamId, document::Retry, outlet::Outlet, stream::Stream};
+use flare_core::{
+    DocumentNumber, OutletId, Sequence, StreamId,
+    document::{Standing, Version},
+    outlet::Outlet,
+    stream::Stream,
+    url::DocumentUrl,
+};
+use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+
+use super::slot::pull::{Pull, ReceiptError, Settle};
 
 pub(crate) enum Command {
-    Add { outlet: Arc<Outlet>, stream: Arc<Stream>, cursor: Sequence, retries: Vec<Retry> },
+    Add {
+        outlet: Arc<Outlet>,
+        stream: Arc<Stream>,
+        standing: Standing,
+    },
     Update(Arc<Outlet>),
     Remove(OutletId),
+    /// The outlet may be behind on these documents. With versions, it is to be told again of what it has.
+    Hint {
+        outlet: OutletId,
+        hints: Vec<Hint>,
+        taken: oneshot::Sender<usize>,
+    },
+    Demand {
+        outlet: OutletId,
+        quantity: u64,
+        max: u64,
+        left: oneshot::Sender<Result<u64, u64>>,
+    },
+    Pull {
+        outlet: OutletId,
+        pull: Pull,
+    },
+    Settle {
+        outlet: OutletId,
+        receipts: Vec<String>,
+        how: Settle,
+        results: oneshot::Sender<Vec<Result<(), ReceiptError>>>,
+    },
+    Inspect {
+        outlet: OutletId,
+        seen: oneshot::Sender<Inspection>,
+    },
+}
+
+/// A document on which an outlet may be behind.
+pub(crate) struct Hint {
+    pub number: DocumentNumber,
+    pub url: DocumentUrl,
+    /// What the outlet is taken to have from now on.
+    pub version: Option<Version>,
+}
+
+/// What an outlet is doing.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// Everything up to here was taken up.
+    pub position: Sequence,
+    pub retries: usize,
+    pub next_retry: Option<Timestamp>,
+    /// Messages that a passive client still asks for.
+    pub demand: u64,
+    /// It fails, and gets one request at a time.
+    pub is_down: bool,
 }
 
 /// Commands are bounded by the writes to outlets, which wait for the store; nudges merge.

@@ -4,34 +4,46 @@
 //! - Documents do not wait for each other, up to `concurrency` requests.
 //! - The cursor follows what is handled: delivered, not wanted, or noted as a retry. It never passes what is not.
 //! - An outlet that only fails gets one request at a time until one succeeds; then all its retries are due at once.
+//! - An outlet with a pace starts no more than that; a passive one, no more than its client asks for; one that is paused
+//!   or disabled, nothing.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+mod active;
+
+use std::{sync::Arc, time::Duration};
 
 use flare_core::{
     DocumentNumber, Sequence,
+    delivery::{DeadLetter, DeathCause},
     document::{Change, Progress, Retry, Version},
-    outlet::Outlet,
+    outlet::{Mode, Outlet},
+    rate::Pace,
     stream::Stream,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::attempt::{Failed, Outcome, Source};
-use crate::fast_map::FastMap;
+use super::attempt::{Failed, Outcome, Sent, Source};
+use active::{Active, Flight, Waiting};
 
 /// So many failures in a row, and the outlet counts as down.
 const DOWN_AFTER: u32 = 8;
 /// How long to wait when the store could not be read.
 const UNREAD_DELAY: Duration = Duration::from_secs(1);
 
+/// Leases of one outlet at a time: past it a pull gets nothing until some are given back.
+const LEASES_MAX: usize = 10_000;
+
+/// When something happens, on both clocks, and the chance that spreads retries.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub now: Instant,
+    pub clock: Timestamp,
+    pub jitter: f64,
+}
+
 pub(crate) struct OutletState {
-    pub outlet: Arc<Outlet>,
+    outlet: Arc<Outlet>,
     pub stream: Arc<Stream>,
     /// Everything up to here was taken from the feed.
     position: Sequence,
@@ -40,6 +52,15 @@ pub(crate) struct OutletState {
     /// Up to here a change may have been delivered before this node took the outlet up.
     unsure_until: Sequence,
     failures_in_a_row: u32,
+    /// Nothing but failures since here.
+    failing_since: Option<Timestamp>,
+    pace: Option<Pace>,
+    /// Messages that a passive client still asks for.
+    credit: u64,
+    /// Messages that pulls wait for.
+    pub pull_demand: usize,
+    /// An outlet that only fails for so long is disabled.
+    disable_after: Option<Duration>,
     /// The feed has nothing past the position, as far as is known.
     pub caught_up: bool,
     /// A page of the feed is on its way from the store.
@@ -52,36 +73,6 @@ pub(crate) struct OutletState {
     active: Option<Box<Active>>,
 }
 
-#[derive(Default)]
-struct Active {
-    /// Taken from the feed, not yet started.
-    buffer: VecDeque<Arc<Change>>,
-    /// Taken from the feed, not yet handled.
-    unhandled: BTreeSet<Sequence>,
-    in_flight: FastMap<DocumentNumber, Flight>,
-    retries: FastMap<DocumentNumber, Waiting>,
-    /// When retries are due; entries of retries that are gone or were moved are skipped.
-    due: BinaryHeap<Reverse<(Instant, DocumentNumber)>>,
-}
-
-/// A request on its way.
-struct Flight {
-    url: DocumentUrl,
-    sequence: Option<Sequence>,
-    /// The newest change that came meanwhile.
-    next: Option<Arc<Change>>,
-    failed: u32,
-    /// The store has a retry for the document.
-    noted: bool,
-}
-
-/// A document that waits for its next attempt. The store has a retry for it.
-struct Waiting {
-    url: DocumentUrl,
-    due: Instant,
-    failed: u32,
-}
-
 /// Something to send now.
 pub(crate) struct Start {
     pub number: DocumentNumber,
@@ -89,21 +80,30 @@ pub(crate) struct Start {
     pub failed: u32,
 }
 
-/// What the end of an attempt means for the counters of the node.
-#[derive(Default, Debug, PartialEq, Eq)]
-pub(crate) struct Settlement {
-    pub gave_up: bool,
+/// What the end of an attempt means beyond the outlet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Usual,
+    /// The revision is in the dead letters.
+    GaveUp,
+    /// The outlet should not be called any more, for this reason.
+    Disable(String),
 }
 
 impl OutletState {
     pub fn new(outlet: Arc<Outlet>, stream: Arc<Stream>, cursor: Sequence, head: Sequence) -> Self {
         Self {
+            pace: outlet.delivery.rate.map(Pace::new),
             outlet,
             stream,
             position: cursor,
             recorded: cursor,
             unsure_until: head,
             failures_in_a_row: 0,
+            failing_since: None,
+            credit: 0,
+            pull_demand: 0,
+            disable_after: None,
             caught_up: false,
             fetching: false,
             in_line: false,
@@ -112,10 +112,49 @@ impl OutletState {
         }
     }
 
+    pub fn outlet(&self) -> &Arc<Outlet> {
+        &self.outlet
+    }
+
+    /// The outlet has changed: what is in flight goes on, what follows is by the new rules.
+    pub fn update(&mut self, outlet: Arc<Outlet>) {
+        if outlet.delivery.rate != self.pace.as_ref().map(Pace::rate) {
+            self.pace = outlet.delivery.rate.map(Pace::new);
+        }
+        if outlet.status.is_active() && !self.outlet.status.is_active() {
+            // A new chance for all that waits.
+            self.failures_in_a_row = 0;
+            self.failing_since = None;
+        }
+        self.outlet = outlet;
+    }
+
     /// Takes up a retry that the store has.
     pub fn restore(&mut self, retry: Retry, now: Instant, clock: Timestamp) {
         let due = now + Duration::try_from(retry.due.duration_since(clock)).unwrap_or_default();
         self.active().wait(retry.number, Waiting { url: retry.url, due, failed: retry.attempts });
+    }
+
+    /// Notes that the outlet may be behind on a document.
+    pub fn hint(
+        &mut self,
+        number: DocumentNumber,
+        url: DocumentUrl,
+        moment: Moment,
+        record: &mut impl FnMut(Progress),
+    ) {
+        record(Progress::Retry(Retry {
+            outlet: self.outlet.id,
+            number,
+            url: url.clone(),
+            attempts: 0,
+            due: moment.clock,
+        }));
+        let active = self.active();
+        match active.in_flight.get_mut(&number) {
+            Some(flight) => (flight.hinted, flight.noted) = (true, true),
+            None => active.wait(number, Waiting { url, due: moment.now, failed: 0 }),
+        }
     }
 
     fn active(&mut self) -> &mut Active {
@@ -126,12 +165,41 @@ impl OutletState {
         self.position
     }
 
+    pub fn disable_after(mut self, longest: Duration) -> Self {
+        self.disable_after = Some(longest).filter(|longest| !longest.is_zero());
+        self
+    }
+
+    pub fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    pub fn set_credit(&mut self, credit: u64) {
+        self.credit = credit;
+    }
+
     pub fn is_down(&self) -> bool {
         self.failures_in_a_row >= DOWN_AFTER
     }
 
+    /// How many requests may be in flight.
     fn limit(&self) -> usize {
-        if self.is_down() { 1 } else { usize::from(self.outlet.delivery.concurrency) }
+        if !self.outlet.status.is_active() {
+            return 0;
+        }
+        let most = if self.is_down() { 1 } else { usize::from(self.outlet.delivery.concurrency) };
+        match self.outlet.mode {
+            Mode::Active => most,
+            Mode::Passive => {
+                let pushed = self.active.as_ref().map_or(0, |active| active.pushed());
+                most.min(pushed + usize::try_from(self.credit).unwrap_or(usize::MAX))
+            }
+        }
+    }
+
+    /// How many more requests may be started.
+    fn room(&self) -> usize {
+        self.limit().saturating_sub(self.active.as_ref().map_or(0, |active| active.pushed()))
     }
 
     pub fn retries(&self) -> usize {
@@ -140,11 +208,11 @@ impl OutletState {
 
     /// How many changes could be started now, if the feed had them.
     pub fn demand(&self, retries_max: usize) -> usize {
-        let Some(active) = &self.active else { return self.limit() };
-        if active.retries.len() >= retries_max {
+        if self.retries() >= retries_max || !self.outlet.status.is_active() {
             return 0;
         }
-        self.limit().saturating_sub(active.in_flight.len() + active.buffer.len())
+        let buffered = self.active.as_ref().map_or(0, |active| active.buffer.len());
+        (self.room() + self.pull_demand).saturating_sub(buffered)
     }
 
     /// Changes from the feed, in order. The feed was read up to `position`.
@@ -162,16 +230,41 @@ impl OutletState {
     }
 
     /// The next thing to send, if there is one and it may be sent.
-    pub fn next(&mut self, now: Instant) -> Option<Start> {
-        let (limit, down, unsure_until) = (self.limit(), self.is_down(), self.unsure_until);
-        let active = self.active.as_mut()?;
-        if active.in_flight.len() >= limit {
+    pub fn next(&mut self, now: Instant, record: &mut impl FnMut(Progress)) -> Option<Start> {
+        if self.room() == 0 || self.pace_wait(now).is_some() {
             return None;
         }
+        let start = self.choose(now, false)?;
+        if let Some(pace) = &mut self.pace {
+            pace.start(now.into_std());
+        }
+        if self.outlet.mode == Mode::Passive {
+            self.credit = self.credit.saturating_sub(1);
+            record(Progress::Demand { outlet: self.outlet.id, left: self.credit });
+        }
+        Some(start)
+    }
+
+    /// The next thing for a client that pulls.
+    pub fn next_for_pull(&mut self, now: Instant) -> Option<Start> {
+        let leased = self.active.as_ref().map_or(0, |active| active.leased);
+        if !self.outlet.status.is_active() || self.outlet.mode != Mode::Passive || leased >= LEASES_MAX {
+            return None;
+        }
+        self.choose(now, true)
+    }
+
+    fn pace_wait(&self, now: Instant) -> Option<Instant> {
+        self.pace.as_ref()?.wait_until(now.into_std()).map(Instant::from_std)
+    }
+
+    fn choose(&mut self, now: Instant, leased: bool) -> Option<Start> {
+        let (down, unsure_until) = (self.is_down(), self.unsure_until);
+        let active = self.active.as_mut()?;
+        let flight =
+            |url, sequence, failed, noted| Flight { url, sequence, next: None, failed, noted, leased, hinted: false };
         if let Some((number, waiting)) = active.take_due(now) {
-            let flight =
-                Flight { url: waiting.url.clone(), sequence: None, next: None, failed: waiting.failed, noted: true };
-            active.in_flight.insert(number, flight);
+            active.set_off(number, flight(waiting.url.clone(), None, waiting.failed, true));
             return Some(Start { number, source: Source::Newest(waiting.url), failed: waiting.failed });
         }
         while let Some(change) = active.buffer.pop_front() {
@@ -197,9 +290,7 @@ impl OutletState {
                 None => false,
             };
             let fresh = !noted && change.number.0 == change.sequence.0 && change.sequence > unsure_until;
-            let flight =
-                Flight { url: change.url.clone(), sequence: Some(change.sequence), next: None, failed: 0, noted };
-            active.in_flight.insert(number, flight);
+            active.set_off(number, flight(change.url.clone(), Some(change.sequence), 0, noted));
             return Some(Start { number, source: Source::Change { change, fresh }, failed: 0 });
         }
         None
@@ -210,31 +301,43 @@ impl OutletState {
         &mut self,
         number: DocumentNumber,
         outcome: Outcome,
-        now: Instant,
-        clock: Timestamp,
-        jitter: f64,
+        moment: Moment,
         record: &mut impl FnMut(Progress),
-    ) -> Settlement {
-        let Some(flight) = self.active.as_mut().and_then(|active| active.in_flight.remove(&number)) else {
-            return Settlement::default();
-        };
+    ) -> Ending {
+        let Some(flight) = self.active.as_mut().and_then(|active| active.land(number)) else { return Ending::Usual };
         match outcome {
             Outcome::Delivered(version) => {
-                self.succeeded(now);
+                self.succeeded(moment.now);
                 record(Progress::Version { outlet: self.outlet.id, number, version });
-                self.settle(number, flight, Some(version), now, record);
-                Settlement::default()
+                self.settle(number, flight, Some(version), moment, record);
+                Ending::Usual
             }
-            Outcome::UpToDate | Outcome::Discarded => {
-                self.settle(number, flight, None, now, record);
-                Settlement::default()
+            Outcome::Discarded(version) => {
+                record(Progress::Version { outlet: self.outlet.id, number, version });
+                self.settle(number, flight, Some(version), moment, record);
+                Ending::Usual
+            }
+            Outcome::UpToDate => {
+                self.settle(number, flight, None, moment, record);
+                Ending::Usual
             }
             Outcome::Unread(_) => {
                 let failed = flight.failed;
-                self.put_off(number, flight, failed, UNREAD_DELAY, now, clock, record);
-                Settlement::default()
+                self.put_off(number, flight, failed, UNREAD_DELAY, moment, record);
+                Ending::Usual
             }
-            Outcome::Failed(failure) => self.failed(number, flight, &failure, now, clock, jitter, record),
+            Outcome::Returned { delay } => {
+                let failed = flight.failed.saturating_add(1);
+                self.put_off(number, flight, failed, delay, moment, record);
+                Ending::Usual
+            }
+            Outcome::Expired(sent) => {
+                let failed = flight.failed;
+                self.bury(number, &flight, failed, sent, DeathCause::Expired, "", moment, record);
+                self.settle(number, flight, None, moment, record);
+                Ending::GaveUp
+            }
+            Outcome::Failed(failure) => self.failed(number, flight, failure, moment, record),
         }
     }
 
@@ -243,6 +346,7 @@ impl OutletState {
             self.active().make_all_due(now);
         }
         self.failures_in_a_row = 0;
+        self.failing_since = None;
     }
 
     /// The document needs no more attempts for the change that was sent.
@@ -251,7 +355,7 @@ impl OutletState {
         number: DocumentNumber,
         flight: Flight,
         version: Option<Version>,
-        now: Instant,
+        moment: Moment,
         record: &mut impl FnMut(Progress),
     ) {
         let outlet = self.outlet.id;
@@ -261,13 +365,15 @@ impl OutletState {
         }
         match flight.next {
             Some(next) if version.is_none_or(|version| version.sequence < next.sequence) => {
-                active.go_on_with(next, flight.noted, now);
+                active.go_on_with(next, flight.noted, moment.now);
             }
             next => {
                 if let Some(known) = next {
                     active.unhandled.remove(&known.sequence);
                 }
-                if flight.noted {
+                if flight.hinted {
+                    active.wait(number, Waiting { url: flight.url, due: moment.now, failed: 0 });
+                } else if flight.noted {
                     record(Progress::Settled { outlet, number });
                 }
             }
@@ -275,19 +381,20 @@ impl OutletState {
         self.rest_if_idle();
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the clocks and the chance come from the caller")]
     fn failed(
         &mut self,
         number: DocumentNumber,
         mut flight: Flight,
-        failure: &Failed,
-        now: Instant,
-        clock: Timestamp,
-        jitter: f64,
+        failure: Failed,
+        moment: Moment,
         record: &mut impl FnMut(Progress),
-    ) -> Settlement {
+    ) -> Ending {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        let failing_since = *self.failing_since.get_or_insert(moment.clock);
+        let disable = self.reason_to_disable(&failure, failing_since, moment.clock);
+        let failed = flight.failed.saturating_add(1);
         if !self.is_down()
+            && disable.is_none()
             && failure.retry_after.is_none()
             && let Some(next) = flight.next.take()
         {
@@ -296,40 +403,87 @@ impl OutletState {
             if let Some(sequence) = flight.sequence {
                 active.unhandled.remove(&sequence);
             }
-            active.go_on_with(next, flight.noted, now);
-            return Settlement::default();
+            active.go_on_with(next, flight.noted, moment.now);
+            return Ending::Usual;
         }
-        let failed = flight.failed + 1;
-        match self.outlet.delivery.retry.delay(flight.failed, jitter) {
+        match self.outlet.delivery.retry.delay(flight.failed, moment.jitter) {
             Some(delay) => {
                 let delay = delay.max(failure.retry_after.unwrap_or_default());
-                self.put_off(number, flight, failed, delay, now, clock, record);
-                Settlement::default()
+                self.put_off(number, flight, failed, delay, moment, record);
             }
+            // One that is disabled gets its chance when it is resumed.
+            None if disable.is_some() => self.put_off(number, flight, failed, Duration::ZERO, moment, record),
             None => {
-                tracing::warn!(
-                    subscription = %self.outlet.id, document = %flight.url, attempts = failed, reason = failure.reason,
-                    "gave up on a revision"
+                self.bury(
+                    number,
+                    &flight,
+                    failed,
+                    failure.sent,
+                    DeathCause::Exhausted,
+                    &failure.reason,
+                    moment,
+                    record,
                 );
-                self.settle(number, flight, None, now, record);
-                Settlement { gave_up: true }
+                self.settle(number, flight, None, moment, record);
+                return Ending::GaveUp;
             }
         }
+        disable.map_or(Ending::Usual, Ending::Disable)
+    }
+
+    fn reason_to_disable(&self, failure: &Failed, failing_since: Timestamp, clock: Timestamp) -> Option<String> {
+        if failure.gone {
+            return Some("the endpoint answered 410 Gone".into());
+        }
+        let longest = self.disable_after?;
+        let failing = Duration::try_from(clock.duration_since(failing_since)).unwrap_or_default();
+        (failing >= longest).then(|| format!("no delivery has succeeded since {failing_since}: {}", failure.reason))
+    }
+
+    /// Puts a revision among the dead letters.
+    #[allow(clippy::too_many_arguments, reason = "they are the letter")]
+    fn bury(
+        &self,
+        number: DocumentNumber,
+        flight: &Flight,
+        attempts: u32,
+        sent: Option<Sent>,
+        cause: DeathCause,
+        detail: &str,
+        moment: Moment,
+        record: &mut impl FnMut(Progress),
+    ) {
+        let outlet = self.outlet.id;
+        tracing::warn!(
+            subscription = %outlet, document = %flight.url, attempts, cause = cause.as_str(), reason = detail,
+            "gave up on a revision"
+        );
+        // Without it the document could not even be looked up: there is nothing to name.
+        let Some(sent) = sent else { return };
+        record(Progress::DeadLetter(DeadLetter {
+            outlet,
+            number,
+            url: flight.url.clone(),
+            sequence: sent.sequence,
+            revision: sent.revision,
+            attempts,
+            cause,
+            detail: detail.to_owned(),
+            at: moment.clock,
+        }));
     }
 
     /// Notes the document for another attempt; its changes count as handled from here on.
-    #[allow(clippy::too_many_arguments, reason = "the clocks come from the caller")]
     fn put_off(
         &mut self,
         number: DocumentNumber,
         flight: Flight,
         failed: u32,
         delay: Duration,
-        now: Instant,
-        clock: Timestamp,
+        moment: Moment,
         record: &mut impl FnMut(Progress),
     ) {
-        let due = clock.checked_add(delay).unwrap_or(Timestamp::MAX);
+        let due = moment.clock.checked_add(delay).unwrap_or(Timestamp::MAX);
         record(Progress::Retry(Retry {
             outlet: self.outlet.id,
             number,
@@ -341,7 +495,7 @@ impl OutletState {
         for sequence in flight.sequence.into_iter().chain(flight.next.map(|next| next.sequence)) {
             active.unhandled.remove(&sequence);
         }
-        active.wait(number, Waiting { url: flight.url, due: now + delay, failed });
+        active.wait(number, Waiting { url: flight.url, due: moment.now + delay, failed });
     }
 
     /// The cursor, if it has moved since it was last asked for.
@@ -354,71 +508,42 @@ impl OutletState {
         })
     }
 
-    /// When the next retry is due.
-    pub fn next_due(&mut self) -> Option<Instant> {
-        self.active.as_mut().and_then(|active| active.next_due())
+    /// When the outlet is to be looked at again, if nothing else happens.
+    pub fn wake_at(&mut self, now: Instant) -> Option<Instant> {
+        let (can_push, is_pulled) = (self.room() > 0, self.pull_demand > 0);
+        if !self.outlet.status.is_active() || !(can_push || is_pulled) {
+            return None;
+        }
+        let pace = self.pace_wait(now);
+        let active = self.active.as_mut()?;
+        if can_push {
+            let due = if active.buffer.is_empty() { active.next_due()? } else { now };
+            return Some(pace.map_or(due, |pace| pace.max(due)));
+        }
+        // What is due already was offered to those who pull just now.
+        active.next_due().filter(|due| *due > now)
     }
 
     /// Whether something could be started now without reading the feed.
     pub fn has_something(&mut self, now: Instant) -> bool {
-        let limit = self.limit();
+        self.room() > 0 && self.pace_wait(now).is_none() && self.has_work(now)
+    }
+
+    /// Whether there is something for a client that pulls, without reading the feed.
+    pub fn has_work(&mut self, now: Instant) -> bool {
         let Some(active) = &mut self.active else { return false };
-        active.in_flight.len() < limit && (!active.buffer.is_empty() || active.next_due().is_some_and(|due| due <= now))
+        !active.buffer.is_empty() || active.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// When the next retry is due, and how many wait.
+    pub fn next_retry(&mut self) -> Option<Instant> {
+        self.active.as_mut().and_then(|active| active.next_due())
     }
 
     fn rest_if_idle(&mut self) {
         if self.active.as_ref().is_some_and(|active| active.is_idle()) {
             self.active = None;
         }
-    }
-}
-
-impl Active {
-    fn is_idle(&self) -> bool {
-        self.buffer.is_empty() && self.unhandled.is_empty() && self.in_flight.is_empty() && self.retries.is_empty()
-    }
-
-    fn wait(&mut self, number: DocumentNumber, waiting: Waiting) {
-        self.due.push(Reverse((waiting.due, number)));
-        self.retries.insert(number, waiting);
-    }
-
-    /// Sends a newer change of a document that was in flight. If the store has a retry for the document, the retry
-    /// stands for the change from here on, so that it is never without one or the other.
-    fn go_on_with(&mut self, next: Arc<Change>, noted: bool, now: Instant) {
-        if noted {
-            self.unhandled.remove(&next.sequence);
-            self.wait(next.number, Waiting { url: next.url.clone(), due: now, failed: 0 });
-        } else {
-            self.buffer.push_front(next);
-        }
-    }
-
-    fn make_all_due(&mut self, now: Instant) {
-        self.due.clear();
-        for (number, waiting) in &mut self.retries {
-            waiting.due = now;
-            self.due.push(Reverse((now, *number)));
-        }
-    }
-
-    fn next_due(&mut self) -> Option<Instant> {
-        while let Some(Reverse((due, number))) = self.due.peek() {
-            if self.retries.get(number).is_some_and(|waiting| waiting.due == *due) {
-                return Some(*due);
-            }
-            self.due.pop();
-        }
-        None
-    }
-
-    fn take_due(&mut self, now: Instant) -> Option<(DocumentNumber, Waiting)> {
-        if self.next_due()? > now {
-            return None;
-        }
-        let Reverse((_, number)) = self.due.pop()?;
-        let waiting = self.retries.remove(&number)?;
-        Some((number, waiting))
     }
 }
 

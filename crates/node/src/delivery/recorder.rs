@@ -8,10 +8,11 @@ use std::{sync::Arc, time::Duration};
 
 use flare_core::{
     DocumentNumber, OutletId, Result,
+    delivery::AttemptRecord,
     document::{Progress, Version},
     port::Deliveries,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,7 @@ pub(crate) struct Recorder {
     store: Arc<dyn Deliveries>,
     delay: Duration,
     buffer: Mutex<Buffer>,
+    writes: tokio::sync::Mutex<()>,
     /// The first step came in.
     begun: Notify,
     /// Enough steps came in not to wait any longer.
@@ -38,6 +40,9 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Buffer {
     steps: Vec<Progress>,
+    attempts: FastMap<OutletId, Vec<AttemptRecord>>,
+    /// Steps and attempts that wait.
+    waiting: usize,
     versions: Versions,
     /// What is being written.
     writing: Versions,
@@ -45,18 +50,37 @@ struct Buffer {
 
 impl Recorder {
     pub fn new(store: Arc<dyn Deliveries>, delay: Duration) -> Self {
-        Self { store, delay, buffer: Mutex::default(), begun: Notify::new(), enough: Notify::new() }
+        Self {
+            store,
+            delay,
+            buffer: Mutex::default(),
+            writes: tokio::sync::Mutex::default(),
+            begun: Notify::new(),
+            enough: Notify::new(),
+        }
     }
 
     pub fn record(&self, step: Progress) {
         let mut buffer = self.buffer.lock();
-        if let Progress::Version { outlet, number, version } = &step {
+        if let Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } = &step {
             buffer.versions.insert((*outlet, *number), *version);
         }
         buffer.steps.push(step);
-        let steps = buffer.steps.len();
+        self.count(buffer);
+    }
+
+    /// Attempts of one outlet are written together.
+    pub fn record_attempt(&self, outlet: OutletId, attempt: AttemptRecord) {
+        let mut buffer = self.buffer.lock();
+        buffer.attempts.entry(outlet).or_default().push(attempt);
+        self.count(buffer);
+    }
+
+    fn count(&self, mut buffer: MutexGuard<'_, Buffer>) {
+        buffer.waiting += 1;
+        let waiting = buffer.waiting;
         drop(buffer);
-        match steps {
+        match waiting {
             1 => self.begun.notify_one(),
             STEPS_EARLY => self.enough.notify_one(),
             _ => {}
@@ -64,7 +88,7 @@ impl Recorder {
     }
 
     pub fn is_full(&self) -> bool {
-        self.buffer.lock().steps.len() >= STEPS_MAX
+        self.buffer.lock().waiting >= STEPS_MAX
     }
 
     /// The version of the document that the outlet has.
@@ -100,12 +124,42 @@ impl Recorder {
         self.write(&stop).await;
     }
 
+    /// Writes what has gathered, now.
+    pub async fn flush(&self) -> Result<()> {
+        let _one_at_a_time = self.writes.lock().await;
+        let steps = self.take();
+        let written = self.store.record(steps.clone()).await;
+        let mut buffer = self.buffer.lock();
+        buffer.writing = Versions::default();
+        if written.is_err() {
+            // Before what came meanwhile.
+            buffer.waiting += steps.len();
+            for step in &steps {
+                if let Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } =
+                    step
+                {
+                    buffer.versions.entry((*outlet, *number)).or_insert(*version);
+                }
+            }
+            let newer = std::mem::replace(&mut buffer.steps, steps);
+            buffer.steps.extend(newer);
+        }
+        written
+    }
+
+    fn take(&self) -> Vec<Progress> {
+        let mut buffer = self.buffer.lock();
+        buffer.writing = std::mem::take(&mut buffer.versions);
+        buffer.waiting = 0;
+        let attempts = std::mem::take(&mut buffer.attempts);
+        let mut steps = std::mem::take(&mut buffer.steps);
+        steps.extend(attempts.into_iter().map(|(outlet, attempts)| Progress::Attempts { outlet, attempts }));
+        steps
+    }
+
     async fn write(&self, stop: &CancellationToken) {
-        let steps = {
-            let mut buffer = self.buffer.lock();
-            buffer.writing = std::mem::take(&mut buffer.versions);
-            std::mem::take(&mut buffer.steps)
-        };
+        let _one_at_a_time = self.writes.lock().await;
+        let steps = self.take();
         if steps.is_empty() {
             return;
         }

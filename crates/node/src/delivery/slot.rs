@@ -1,5 +1,7 @@
 //! A slot: one task that drives the outlets of one unit of work.
 
+pub(crate) mod pull;
+
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -26,11 +28,12 @@ use tokio_util::sync::CancellationToken;
 use crate::fast_map::FastMap;
 
 use super::{
-    Shared,
-    attempt::{Attempt, Outcome},
-    mailbox::{Command, Mailbox},
-    outlet::OutletState,
+    Disable, Shared,
+    attempt::{Attempt, Outcome, Task},
+    mailbox::{Command, Hint, Inspection, Mailbox},
+    outlet::{Ending, Moment, OutletState, Start},
 };
+use pull::Pulls;
 
 /// A page of the feed from the store, for an outlet that is far behind.
 const FETCH_CHANGES_MAX: usize = 64;
@@ -58,12 +61,16 @@ pub(crate) struct Slot {
     /// Outlets whose cursor may have moved since it was recorded.
     moved: Vec<OutletId>,
     cursors_due: Option<Instant>,
+    pulls: FastMap<OutletId, Pulls>,
+    /// Makes receipts that nobody can guess from an earlier run.
+    nonce: u64,
 }
 
 /// Something that was running has ended.
 enum Done {
     Attempt { outlet: OutletId, number: DocumentNumber, outcome: Outcome },
     Fetched { outlet: OutletId, page: Result<FeedPage> },
+    Found { outlet: OutletId, number: DocumentNumber, failed: u32, task: Task },
 }
 
 impl Slot {
@@ -79,6 +86,8 @@ impl Slot {
             alarms: BinaryHeap::new(),
             moved: Vec::new(),
             cursors_due: None,
+            pulls: FastMap::default(),
+            nonce: random(),
         }
     }
 
@@ -126,20 +135,39 @@ impl Slot {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Add { outlet, stream, cursor, retries } => {
+            Command::Add { outlet, stream, standing } => {
                 let id = outlet.id;
                 let head = self.shared.documents.head();
                 self.by_stream.entry(stream.id).or_default().push(id);
-                let mut state = OutletState::new(outlet, stream, cursor, head);
+                let mut state = OutletState::new(outlet, stream, standing.cursor, head)
+                    .disable_after(self.shared.settings.disable_after);
+                state.set_credit(standing.demand);
                 let (now, clock) = (Instant::now(), Timestamp::now());
-                let restored = retries.len() as u64;
+                let restored = standing.retries.len() as u64;
                 self.shared.counters.retries_waiting.fetch_add(restored, Ordering::Relaxed);
-                retries.into_iter().for_each(|retry| state.restore(retry, now, clock));
+                standing.retries.into_iter().for_each(|retry| state.restore(retry, now, clock));
                 self.outlets.insert(id, state);
                 self.line_up(id);
             }
             Command::Update(outlet) => self.update(outlet),
+            Command::Hint { outlet, hints, taken } => {
+                // One who does not wait for the answer has been told to stop.
+                let _gone = taken.send(self.hint(outlet, hints));
+            }
+            Command::Demand { outlet, quantity, max, left } => {
+                let _gone = left.send(self.add_demand(outlet, quantity, max));
+            }
+            Command::Pull { outlet, pull } => self.pull(outlet, pull),
+            Command::Settle { outlet, receipts, how, results } => {
+                let _gone = results.send(self.settle(outlet, &receipts, how));
+            }
+            Command::Inspect { outlet, seen } => {
+                if let Some(inspection) = self.inspect(outlet) {
+                    let _gone = seen.send(inspection);
+                }
+            }
             Command::Remove(id) => {
+                self.pulls.remove(&id);
                 if let Some(state) = self.outlets.remove(&id) {
                     let waiting = state.retries() as u64;
                     self.shared.counters.retries_waiting.fetch_sub(waiting, Ordering::Relaxed);
@@ -157,9 +185,51 @@ impl Slot {
     fn update(&mut self, outlet: Arc<Outlet>) {
         let id = outlet.id;
         if let Some(state) = self.outlets.get_mut(&id) {
-            state.outlet = outlet;
+            state.update(outlet);
             self.line_up(id);
         }
+    }
+
+    /// Takes up hints, and says how many documents wait then.
+    fn hint(&mut self, id: OutletId, hints: Vec<Hint>) -> usize {
+        let Some(state) = self.outlets.get_mut(&id) else { return 0 };
+        let (before, recorder) = (state.retries(), &self.shared.recorder);
+        let moment = Moment { now: Instant::now(), clock: Timestamp::now(), jitter: 0.0 };
+        for Hint { number, url, version } in hints {
+            if let Some(version) = version {
+                recorder.record(Progress::Forgotten { outlet: id, number, version });
+            }
+            state.hint(number, url, moment, &mut |step| recorder.record(step));
+        }
+        let waiting = state.retries();
+        count_retries(&self.shared, before, waiting);
+        self.line_up(id);
+        waiting
+    }
+
+    /// Adds to what the client asks for; an error, with what is left, past the maximum.
+    fn add_demand(&mut self, id: OutletId, quantity: u64, max: u64) -> Result<u64, u64> {
+        let Some(state) = self.outlets.get_mut(&id) else { return Err(0) };
+        let left = state.credit().saturating_add(quantity);
+        if left > max {
+            return Err(state.credit());
+        }
+        state.set_credit(left);
+        self.shared.recorder.record(Progress::Demand { outlet: id, left });
+        self.line_up(id);
+        Ok(left)
+    }
+
+    fn inspect(&mut self, id: OutletId) -> Option<Inspection> {
+        let state = self.outlets.get_mut(&id)?;
+        let in_time = |at: Instant| Timestamp::now().checked_add(at.saturating_duration_since(Instant::now()));
+        Some(Inspection {
+            position: state.position(),
+            retries: state.retries(),
+            next_retry: state.next_retry().and_then(|at| in_time(at).ok()),
+            demand: state.credit(),
+            is_down: state.is_down(),
+        })
     }
 
     fn look_at_feed(&mut self, id: OutletId) {
@@ -213,6 +283,8 @@ impl Slot {
     fn prepare(&mut self, id: OutletId, now: Instant) -> bool {
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         state.in_line = false;
+        self.serve_pulls(id, now);
+        let Some(state) = self.outlets.get_mut(&id) else { return false };
         if state.has_something(now) {
             return true;
         }
@@ -223,8 +295,9 @@ impl Slot {
                     state.caught_up = changes.is_empty();
                     state.take(changes, Sequence::START);
                     // Changes that are superseded already leave nothing to send, but there may be more behind them.
-                    let look_again = !state.caught_up && !state.has_something(now);
+                    let look_again = !state.caught_up && !state.has_work(now);
                     self.note_moved(id, now);
+                    self.serve_pulls(id, now);
                     if look_again {
                         self.line_up(id);
                         return false;
@@ -240,8 +313,8 @@ impl Slot {
         if state.has_something(now) {
             return true;
         }
-        if let Some(due) = state.next_due() {
-            self.alarms.push(Reverse((due, id)));
+        if let Some(at) = state.wake_at(now) {
+            self.alarms.push(Reverse((at, id)));
         }
         false
     }
@@ -260,22 +333,27 @@ impl Slot {
 
     fn start(&mut self, id: OutletId, place: OwnedSemaphorePermit, now: Instant) {
         let Some(state) = self.outlets.get_mut(&id) else { return };
-        let retries = state.retries();
-        let start = state.next(now);
+        let (retries, recorder) = (state.retries(), &self.shared.recorder);
+        let start = state.next(now, &mut |step| recorder.record(step));
         count_retries(&self.shared, retries, state.retries());
         let Some(start) = start else { return };
-        let attempt = Attempt {
-            shared: self.shared.clone(),
-            outlet: state.outlet.clone(),
-            stream: state.stream.clone(),
-            source: start.source,
-            failed: start.failed,
-        };
         let number = start.number;
+        let Some(attempt) = self.attempt(id, start) else { return };
         self.running.push(Box::pin(async move {
             let outcome = attempt.run(place).await;
             Done::Attempt { outlet: id, number, outcome }
         }));
+    }
+
+    fn attempt(&self, id: OutletId, start: Start) -> Option<Attempt> {
+        let state = self.outlets.get(&id)?;
+        Some(Attempt {
+            shared: self.shared.clone(),
+            outlet: state.outlet().clone(),
+            stream: state.stream.clone(),
+            source: start.source,
+            failed: start.failed,
+        })
     }
 
     fn end_all_ready(&mut self) {
@@ -288,6 +366,7 @@ impl Slot {
         match done {
             Done::Attempt { outlet, number, outcome } => self.end_attempt(outlet, number, outcome),
             Done::Fetched { outlet, page } => self.end_fetch(outlet, page),
+            Done::Found { outlet, number, failed, task } => self.end_find(outlet, number, failed, task),
         }
     }
 
@@ -295,22 +374,28 @@ impl Slot {
         let counters = &self.shared.counters;
         match &outcome {
             Outcome::Delivered(_) => drop(counters.delivered.fetch_add(1, Ordering::Relaxed)),
-            Outcome::Discarded => drop(counters.discarded.fetch_add(1, Ordering::Relaxed)),
+            Outcome::Discarded(_) => drop(counters.discarded.fetch_add(1, Ordering::Relaxed)),
             Outcome::Failed(failure) => {
                 counters.failed_attempts.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(subscription = %id, reason = failure.reason, "a delivery failed");
             }
             Outcome::Unread(error) => tracing::warn!(subscription = %id, reason = error.chain(), "could not deliver"),
-            Outcome::UpToDate => {}
+            Outcome::UpToDate | Outcome::Expired(_) | Outcome::Returned { .. } => {}
         }
         let Some(state) = self.outlets.get_mut(&id) else { return };
         let retries = state.retries();
         let recorder = &self.shared.recorder;
         let (now, clock) = (Instant::now(), Timestamp::now());
         let jitter = if matches!(outcome, Outcome::Failed(_)) { chance() } else { 0.0 };
-        let settlement = state.finish(number, outcome, now, clock, jitter, &mut |step| recorder.record(step));
-        if settlement.gave_up {
-            counters.given_up.fetch_add(1, Ordering::Relaxed);
+        let moment = Moment { now, clock, jitter };
+        match state.finish(number, outcome, moment, &mut |step| recorder.record(step)) {
+            Ending::Usual => {}
+            Ending::GaveUp => drop(counters.given_up.fetch_add(1, Ordering::Relaxed)),
+            Ending::Disable(reason) => {
+                let (outlet, stream) = (state.outlet().id, state.stream.id);
+                // The node that is stopping does not need to know.
+                let _stopping = self.shared.to_disable.send(Disable { stream, outlet, reason });
+            }
         }
         count_retries(&self.shared, retries, state.retries());
         self.note_moved(id, now);
@@ -380,6 +465,10 @@ fn count_retries(shared: &Shared, before: usize, after: usize) {
     } else if before > after {
         waiting.fetch_sub((before - after) as u64, Ordering::Relaxed);
     }
+}
+
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| Timestamp::now().as_nanosecond() as u64)
 }
 
 /// A number from 0 to 1, for jitter.

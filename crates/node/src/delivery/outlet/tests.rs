@@ -1,12 +1,16 @@
 //! A model of the feed, the store and the client around one outlet: whatever happens, the client ends up with the newest
 //! of every document, and never goes backwards.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU32,
+};
 
 use flare_contract::make;
 use flare_core::{
     OutletId,
     document::{Action, WrittenChange},
+    outlet::Status,
     revision::Revision,
 };
 use proptest::prelude::*;
@@ -35,11 +39,15 @@ struct World {
 
 impl World {
     fn new(concurrency: u16) -> Self {
+        Self::made(concurrency, None, Mode::Active)
+    }
+
+    fn made(concurrency: u16, rate: Option<u32>, mode: Mode) -> Self {
         let stream = Arc::new(make::stream("http://api.test/users/{id}"));
         let mut outlet = make::outlet(&stream, Sequence::START);
         outlet.id = OutletId::from_bytes([9; 16]);
-        let policy = DeliveryPolicyOf { concurrency };
-        outlet.delivery = policy.into_policy(&outlet);
+        outlet.delivery = policy(&outlet, concurrency, rate.and_then(NonZeroU32::new));
+        outlet.mode = mode;
         let outlet = Arc::new(outlet);
         let state = OutletState::new(outlet.clone(), stream.clone(), Sequence::START, Sequence::START);
         Self {
@@ -88,22 +96,35 @@ impl World {
     fn pump(&mut self, at_most: usize) {
         for _ in 0..at_most {
             if !self.state.has_something(self.now) {
+                self.state.pull_demand = if self.outlet.mode == Mode::Passive { 3 } else { 0 };
                 let demand = self.state.demand(RETRIES_MAX);
                 let after = self.state.position().0;
                 let changes: Vec<_> = self.feed.range(after + 1..).take(demand).map(|(_, c)| c.clone()).collect();
                 self.state.take(changes, Sequence::START);
             }
-            let Some(start) = self.state.next(self.now) else { continue };
+            let recorded = &mut self.recorded;
+            let start = match self.outlet.mode {
+                Mode::Active => self.state.next(self.now, &mut |step| recorded.push(step)),
+                Mode::Passive => self.state.next_for_pull(self.now),
+            };
+            let Some(start) = start else { continue };
+            assert!(self.outlet.status.is_active(), "something was started for an outlet that is paused");
             let twice = self.in_flight.iter().any(|(number, ..)| *number == start.number);
             assert!(!twice, "two requests of one document at once");
             self.in_flight.push((start.number, start.source, start.failed));
-            assert!(self.in_flight.len() <= usize::from(self.outlet.delivery.concurrency));
+            if self.outlet.mode == Mode::Active {
+                assert!(self.in_flight.len() <= usize::from(self.outlet.delivery.concurrency));
+            }
         }
     }
 
     fn version(&self, number: DocumentNumber) -> Option<Version> {
         self.recorded.iter().rev().find_map(|step| match step {
-            Progress::Version { number: of, version, .. } if *of == number => Some(*version),
+            Progress::Version { number: of, version, .. } | Progress::Forgotten { number: of, version, .. }
+                if *of == number =>
+            {
+                Some(*version)
+            }
             _ => None,
         })
     }
@@ -134,11 +155,36 @@ impl World {
                 let (sequence, revision, deleted) = (change.sequence, change.revision, change.is_delete());
                 Outcome::Delivered(Version { sequence, revision, deleted })
             }
-            Some(_) => Outcome::Failed(Failed { reason: "on purpose".into(), retry_after: None }),
+            Some(_) if self.outlet.mode == Mode::Passive => Outcome::Returned { delay: Duration::from_secs(1) },
+            Some(_) => {
+                let sent = Some(Sent::of(&change));
+                Outcome::Failed(Failed { reason: "on purpose".into(), sent, gone: false, retry_after: None })
+            }
         };
+        let moment = self.moment();
         let recorded = &mut self.recorded;
-        let settled = self.state.finish(number, outcome, self.now, make::at(0), 0.5, &mut |step| recorded.push(step));
-        assert!(!settled.gave_up, "the policy has enough retries for the test");
+        let ending = self.state.finish(number, outcome, moment, &mut |step| recorded.push(step));
+        assert_eq!(ending, Ending::Usual, "the policy has enough retries for the test");
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: self.now, clock: make::at(0), jitter: 0.5 }
+    }
+
+    fn set_status(&mut self, status: Status) {
+        self.outlet = Arc::new(Outlet { status, ..(*self.outlet).clone() });
+        self.state.update(self.outlet.clone());
+    }
+
+    /// The client asks to be told again of a document that it has.
+    fn replay(&mut self, name: u8) {
+        let Some(number) = self.numbers.get(&name).map(|number| DocumentNumber(*number)) else { return };
+        let Some(version) = self.version(number) else { return };
+        let version = Version { sequence: Sequence(version.sequence.0.saturating_sub(1)), ..version };
+        self.recorded.push(Progress::Forgotten { outlet: self.outlet.id, number, version });
+        let (moment, recorded) = (self.moment(), &mut self.recorded);
+        let url = make::url(&name.to_string());
+        self.state.hint(number, url, moment, &mut |step| recorded.push(step));
     }
 
     fn record_cursor(&mut self) {
@@ -160,7 +206,10 @@ impl World {
                 Progress::Cursor { cursor: at, .. } => cursor = *at,
                 Progress::Retry(retry) => drop(retries.insert(retry.number.0, retry.clone())),
                 Progress::Settled { number, .. } => drop(retries.remove(&number.0)),
-                Progress::Version { .. } => {}
+                Progress::Version { .. } | Progress::Forgotten { .. } => {}
+                Progress::DeadLetter(_) | Progress::Demand { .. } | Progress::Attempts { .. } => {
+                    panic!("nothing in the test causes {step:?}")
+                }
             }
         }
         self.state = OutletState::new(self.outlet.clone(), self.stream.clone(), cursor, Sequence(self.head));
@@ -171,6 +220,7 @@ impl World {
 
     /// The client answers everything from here on.
     fn drain(&mut self) {
+        self.set_status(Status::Active);
         for _ in 0..200 {
             self.now += Duration::from_secs(3600);
             self.pump(8);
@@ -193,17 +243,10 @@ impl World {
 }
 
 /// A policy whose retries a test does not use up.
-struct DeliveryPolicyOf {
-    concurrency: u16,
-}
-
-impl DeliveryPolicyOf {
-    fn into_policy(self, outlet: &Outlet) -> Arc<flare_core::outlet::DeliveryPolicy> {
-        use flare_core::retry::{RetryPolicy, RetrySettings};
-        let retry = RetryPolicy::new(RetrySettings { num_retries: 100, ..Default::default() }).unwrap();
-        let concurrency = self.concurrency;
-        Arc::new(flare_core::outlet::DeliveryPolicy { concurrency, retry, ..(*outlet.delivery).clone() })
-    }
+fn policy(outlet: &Outlet, concurrency: u16, rate: Option<NonZeroU32>) -> Arc<flare_core::outlet::DeliveryPolicy> {
+    use flare_core::retry::{RetryPolicy, RetrySettings};
+    let retry = RetryPolicy::new(RetrySettings { num_retries: 100, ..Default::default() }).unwrap();
+    Arc::new(flare_core::outlet::DeliveryPolicy { concurrency, rate, retry, ..(*outlet.delivery).clone() })
 }
 
 #[derive(Clone, Debug)]
@@ -216,6 +259,9 @@ enum Event {
     Cursor,
     Wait(u64),
     Crash(usize),
+    Pause,
+    Resume,
+    Replay(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -228,6 +274,9 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Cursor),
         1 => (0u64..5000).prop_map(Event::Wait),
         1 => (0usize..12).prop_map(Event::Crash),
+        1 => Just(Event::Pause),
+        2 => Just(Event::Resume),
+        1 => (0u8..6).prop_map(Event::Replay),
     ]
 }
 
@@ -237,9 +286,11 @@ proptest! {
     #[test]
     fn whatever_happens_the_client_gets_the_newest_and_never_goes_backwards(
         concurrency in 1u16..5,
+        rate in prop::option::of(1u32..50),
+        passive in any::<bool>(),
         events in prop::collection::vec(event(), 0..120),
     ) {
-        let mut world = World::new(concurrency);
+        let mut world = World::made(concurrency, rate, if passive { Mode::Passive } else { Mode::Active });
         for event in events {
             match event {
                 Event::Put(name) => world.put(name, false),
@@ -250,6 +301,9 @@ proptest! {
                 Event::Cursor => world.record_cursor(),
                 Event::Wait(seconds) => world.now += Duration::from_secs(seconds),
                 Event::Crash(lost) => world.crash(lost),
+                Event::Pause => world.set_status(Status::Paused { since: make::at(0) }),
+                Event::Resume => world.set_status(Status::Active),
+                Event::Replay(name) => world.replay(name),
             }
         }
         world.drain();
@@ -335,4 +389,68 @@ fn an_outlet_that_is_down_gets_one_request_at_a_time_and_all_retries_when_it_is_
     assert!(!world.state.is_down());
     world.pump(8);
     assert_eq!(world.in_flight.len(), 3);
+}
+
+#[test]
+fn a_pace_is_kept_and_the_backlog_stays_in_the_feed() {
+    let mut world = World::made(16, Some(10), Mode::Active);
+    for name in 0..100 {
+        world.put(name, false);
+    }
+    let mut started = 0;
+    for _ in 0..20 {
+        world.now += Duration::from_millis(100);
+        world.pump(100);
+        started += world.in_flight.len();
+        while !world.in_flight.is_empty() {
+            world.end(0, true);
+        }
+        assert!(world.state.position().0 <= started as u64 + 16, "more was taken up than may be in flight");
+    }
+    assert!((20..=21).contains(&started), "{started} starts in two seconds at ten per second");
+    assert!(world.state.wake_at(world.now).is_some_and(|at| at <= world.now + Duration::from_millis(100)));
+}
+
+#[test]
+fn a_passive_outlet_sends_what_it_is_asked_for_and_no_more() {
+    let mut world = World::made(16, None, Mode::Passive);
+    for name in 0..10 {
+        world.put(name, false);
+    }
+    let changes: Vec<_> = world.feed.values().cloned().collect();
+    world.state.take(changes, Sequence::START);
+    let mut left = Vec::new();
+    let mut record = |step: Progress| {
+        if let Progress::Demand { left: credit, .. } = step {
+            left.push(credit);
+        }
+    };
+    assert!(world.state.next(world.now, &mut record).is_none());
+    world.state.set_credit(3);
+    for _ in 0..3 {
+        assert!(world.state.next(world.now, &mut record).is_some());
+    }
+    assert!(world.state.next(world.now, &mut record).is_none());
+    assert_eq!(left, [2, 1, 0]);
+}
+
+#[test]
+fn what_is_gone_or_fails_for_too_long_is_to_be_disabled() {
+    let mut world = World::new(1);
+    world.state = OutletState::new(world.outlet.clone(), world.stream.clone(), Sequence::START, Sequence::START)
+        .disable_after(Duration::from_secs(100));
+    world.put(1, false);
+    let fail = |world: &mut World, seconds: i64, gone: bool| {
+        world.now += Duration::from_secs(7200);
+        world.pump(1);
+        let (number, ..) = world.in_flight.pop().unwrap();
+        let failure = Failed { reason: "refused".into(), sent: None, gone, retry_after: None };
+        let moment = Moment { clock: make::at(seconds), ..world.moment() };
+        world.state.finish(number, Outcome::Failed(failure), moment, &mut |_| {})
+    };
+    assert_eq!(fail(&mut world, 0, false), Ending::Usual);
+    assert_eq!(fail(&mut world, 99, false), Ending::Usual);
+    let ending = fail(&mut world, 100, false);
+    assert!(matches!(&ending, Ending::Disable(reason) if reason.contains("refused")), "{ending:?}");
+    assert!(matches!(fail(&mut world, 101, true), Ending::Disable(reason) if reason.contains("410")));
 }

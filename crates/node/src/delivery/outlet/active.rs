@@ -1,0 +1,113 @@
+//! What an outlet is busy with: what it has taken up, what is on its way, and what waits for another attempt.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, VecDeque},
+    sync::Arc,
+};
+
+use flare_core::{DocumentNumber, Sequence, document::Change, url::DocumentUrl};
+use tokio::time::Instant;
+
+use crate::fast_map::FastMap;
+
+#[derive(Default)]
+pub(super) struct Active {
+    /// Taken from the feed, not yet started.
+    pub buffer: VecDeque<Arc<Change>>,
+    /// Taken from the feed, not yet handled.
+    pub unhandled: BTreeSet<Sequence>,
+    pub in_flight: FastMap<DocumentNumber, Flight>,
+    /// How many of those in flight are leased.
+    pub leased: usize,
+    pub retries: FastMap<DocumentNumber, Waiting>,
+    /// When retries are due; entries of retries that are gone or were moved are skipped.
+    pub due: BinaryHeap<Reverse<(Instant, DocumentNumber)>>,
+}
+
+/// A request on its way.
+pub(super) struct Flight {
+    pub url: DocumentUrl,
+    pub sequence: Option<Sequence>,
+    /// The newest change that came meanwhile.
+    pub next: Option<Arc<Change>>,
+    pub failed: u32,
+    /// The store has a retry for the document.
+    pub noted: bool,
+    /// A client that pulls has it.
+    pub leased: bool,
+    /// Somebody wants the document looked at again.
+    pub hinted: bool,
+}
+
+/// A document that waits for its next attempt. The store has a retry for it.
+pub(super) struct Waiting {
+    pub url: DocumentUrl,
+    pub due: Instant,
+    pub failed: u32,
+}
+
+impl Active {
+    pub fn set_off(&mut self, number: DocumentNumber, flight: Flight) {
+        self.leased += usize::from(flight.leased);
+        self.in_flight.insert(number, flight);
+    }
+
+    pub fn land(&mut self, number: DocumentNumber) -> Option<Flight> {
+        let flight = self.in_flight.remove(&number)?;
+        self.leased -= usize::from(flight.leased);
+        Some(flight)
+    }
+
+    /// Requests in flight.
+    pub fn pushed(&self) -> usize {
+        self.in_flight.len() - self.leased
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.buffer.is_empty() && self.unhandled.is_empty() && self.in_flight.is_empty() && self.retries.is_empty()
+    }
+
+    pub fn wait(&mut self, number: DocumentNumber, waiting: Waiting) {
+        self.due.push(Reverse((waiting.due, number)));
+        self.retries.insert(number, waiting);
+    }
+
+    /// Sends a newer change of a document that was in flight. If the store has a retry for the document, the retry
+    /// stands for the change from here on, so that it is never without one or the other.
+    pub fn go_on_with(&mut self, next: Arc<Change>, noted: bool, now: Instant) {
+        if noted {
+            self.unhandled.remove(&next.sequence);
+            self.wait(next.number, Waiting { url: next.url.clone(), due: now, failed: 0 });
+        } else {
+            self.buffer.push_front(next);
+        }
+    }
+
+    pub fn make_all_due(&mut self, now: Instant) {
+        self.due.clear();
+        for (number, waiting) in &mut self.retries {
+            waiting.due = now;
+            self.due.push(Reverse((now, *number)));
+        }
+    }
+
+    pub fn next_due(&mut self) -> Option<Instant> {
+        while let Some(Reverse((due, number))) = self.due.peek() {
+            if self.retries.get(number).is_some_and(|waiting| waiting.due == *due) {
+                return Some(*due);
+            }
+            self.due.pop();
+        }
+        None
+    }
+
+    pub fn take_due(&mut self, now: Instant) -> Option<(DocumentNumber, Waiting)> {
+        if self.next_due()? > now {
+            return None;
+        }
+        let Reverse((_, number)) = self.due.pop()?;
+        let waiting = self.retries.remove(&number)?;
+        Some((number, waiting))
+    }
+}
