@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, overview, resources, subscriptions},
+    routes::{bulk, documents, life, overview, passive, resources, subscriptions},
     settings::ApiSettings,
     wire::duration,
 };
@@ -38,6 +38,9 @@ use crate::{
     paths(
         resources::create, resources::list, resources::show, resources::delete,
         subscriptions::create, subscriptions::list, subscriptions::show, subscriptions::update, subscriptions::delete,
+        life::pause, life::resume, life::lag, life::lag_documents, life::resync, life::attempts,
+        life::dead_letters, life::replay_dead_letters, life::discard_dead_letters,
+        passive::demand, passive::add_demand, passive::pull, passive::ack, passive::nack, passive::extend,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,
     ),
@@ -57,7 +60,8 @@ pub fn openapi_json(settings: &ApiSettings) -> String {
         if let Some(types) = parameter["schema"]["type"].as_array() {
             parameter["schema"]["type"] = types.first().cloned().unwrap_or_default();
         }
-        if parameter["name"] == "limit" {
+        // A pull has a limit of its own.
+        if parameter["name"] == "limit" && parameter["schema"]["maximum"].is_null() {
             parameter["schema"]["maximum"] = settings.limit_max.into();
             parameter["schema"]["default"] = settings.default_limit.into();
         }

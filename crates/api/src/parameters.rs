@@ -57,7 +57,7 @@ impl Parameters {
         Ok(PageQuery { limit, offset })
     }
 
-    fn whole(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, ApiError> {
+    pub fn whole(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         // `parse` would also take a plus sign.
         let number = value.parse::<u64>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));

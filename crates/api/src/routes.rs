@@ -2,7 +2,9 @@
 
 pub(crate) mod bulk;
 pub(crate) mod documents;
+pub(crate) mod life;
 pub(crate) mod overview;
+pub(crate) mod passive;
 pub(crate) mod resources;
 pub(crate) mod subscriptions;
 
@@ -52,11 +54,32 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             "/resources/{id}/subscriptions/{sid}",
             get(subscriptions::show).put(subscriptions::update).delete(subscriptions::delete),
         )
+        .merge(subscription_routes())
         .route(bulk::PATH, post(bulk::write))
         .route_layer(from_fn_with_state(shared.clone(), bounded))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(shared)
+}
+
+/// What is below one subscription.
+fn subscription_routes() -> Router<Arc<Shared>> {
+    let below = |rest: &str| format!("/resources/{{id}}/subscriptions/{{sid}}/{rest}");
+    Router::new()
+        .route(&below("pause"), post(life::pause))
+        .route(&below("resume"), post(life::resume))
+        .route(&below("lag"), get(life::lag))
+        .route(&below("lag/documents"), get(life::lag_documents))
+        .route(&below("resync"), post(life::resync))
+        .route(&below("attempts"), get(life::attempts))
+        .route(&below("dead-letters"), get(life::dead_letters))
+        .route(&below("dead-letters/replay"), post(life::replay_dead_letters))
+        .route(&below("dead-letters/discard"), post(life::discard_dead_letters))
+        .route(&below("demand"), get(passive::demand).post(passive::add_demand))
+        .route(passive::MESSAGES_PATH, get(passive::pull))
+        .route(&below("messages/ack"), post(passive::ack))
+        .route(&below("messages/nack"), post(passive::nack))
+        .route(&below("messages/extend"), post(passive::extend))
 }
 
 /// Reads the body within its limits, then gives the handler its time.
@@ -70,6 +93,11 @@ async fn bounded(
     // The work of a bulk write grows with its body, so it gets the time of a body.
     let (limits, timeout) = match path.as_str() {
         bulk::PATH => (BodyLimits::batch(settings), settings.body_timeout),
+        passive::MESSAGES_PATH => (BodyLimits::single(settings), passive::WAIT_MAX + settings.timeout),
+        // Looks at every document of the resource.
+        path if path.ends_with("/resync") || path.ends_with("/lag") => {
+            (BodyLimits::single(settings), settings.body_timeout)
+        }
         _ => (BodyLimits::single(settings), settings.timeout),
     };
     if matches!(*request.method(), Method::GET | Method::HEAD) {

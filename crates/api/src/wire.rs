@@ -9,9 +9,11 @@ pub(crate) mod document;
 pub(crate) mod duration;
 pub(crate) mod endpoint;
 pub(crate) mod json;
+pub(crate) mod life;
 pub(crate) mod members;
 pub(crate) mod overview;
 pub(crate) mod page;
+pub(crate) mod passive;
 pub(crate) mod resource;
 pub(crate) mod subscription;
 

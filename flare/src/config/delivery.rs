@@ -32,6 +32,14 @@ pub struct Delivery {
     /// The longest time that a subscription may ask for.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "8760h"))]
     pub ttl_max: Duration,
+    /// A subscription to which nothing could be delivered for so long is disabled; "0s" never does.
+    #[schemars(extend("x-maximum" = "8760h"))]
+    pub disable_after: Duration,
+    /// How long the log of attempts is kept; "0s" keeps none.
+    #[schemars(extend("x-maximum" = "8760h"))]
+    pub attempts_retention: Duration,
+    /// Whether the log of attempts keeps what was sent and the beginning of what was answered.
+    pub keep_bodies: bool,
     /// How many requests this node has in flight, over all subscriptions.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub node_concurrency: usize,
@@ -78,6 +86,9 @@ impl Default for Delivery {
             rate_max: 100_000,
             ttl: Duration::from_secs(0),
             ttl_max: Duration::from_secs(30 * 24 * 3600),
+            disable_after: Duration::from_secs(5 * 24 * 3600),
+            attempts_retention: Duration::from_secs(24 * 3600),
+            keep_bodies: false,
             node_concurrency: 1024,
             slow_after: Duration::from_secs(1),
             slow_max: 8192,

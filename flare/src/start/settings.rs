@@ -24,6 +24,9 @@ pub fn node(config: &Config) -> Settings {
         tail_bytes_max: delivery.tail_max.as_usize(),
         grace: config.node.grace.get(),
         retention: config.domain.retention.get(),
+        attempts_retention: delivery.attempts_retention.get(),
+        keep_bodies: delivery.keep_bodies,
+        disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),
     }
 }

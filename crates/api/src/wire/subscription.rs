@@ -172,7 +172,16 @@ pub(crate) struct Subscription {
     #[schema(format = "uuid")]
     pub id: String,
     pub name: String,
+    /// `active`, `paused` or `disabled`.
     pub status: &'static str,
+    /// Since when it is paused or disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = "date-time")]
+    pub status_since: Option<String>,
+    /// Why it is disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub status_reason: Option<String>,
     pub mode: &'static str,
     pub endpoint: EndpointShown,
     pub delivery: DeliveryShown,
@@ -202,14 +211,17 @@ pub(crate) struct ContentShown {
 
 impl Subscription {
     pub fn of(outlet: &Outlet) -> Self {
+        let (status, since, reason) = match &outlet.status {
+            Status::Active => ("active", None, None),
+            Status::Paused { since } => ("paused", Some(since), None),
+            Status::Disabled { since, reason } => ("disabled", Some(since), Some(reason)),
+        };
         Self {
             id: outlet.id.to_string(),
             name: outlet.name.clone(),
-            status: match outlet.status {
-                Status::Active => "active",
-                Status::Paused { .. } => "paused",
-                Status::Disabled { .. } => "disabled",
-            },
+            status,
+            status_since: since.map(|since| since.to_string()),
+            status_reason: reason.cloned(),
             mode: outlet.mode.as_str(),
             endpoint: (&outlet.endpoint).into(),
             delivery: (&*outlet.delivery).into(),
