@@ -6,10 +6,12 @@
 )]
 
 mod access;
+mod at_the_clients_pace;
 mod bounded;
 mod deliveries;
 mod full_disk;
 mod in_order_never_backwards;
+mod life;
 mod nothing_accepted_is_lost;
 mod one_slow_client_slows_nobody;
 mod only_real_changes;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a suite fails by panicking, as tests do")]
 
 mod deliveries;
+mod delivery_log;
 mod documents;
 mod entities;
 pub mod make;
@@ -30,7 +31,7 @@ use cases;
 
 /// Every port of a store: `open` gives an empty one for each case.
 pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
-    for case in [entities::CASES, documents::CASES, deliveries::CASES].concat() {
+    for case in [entities::CASES, documents::CASES, deliveries::CASES, delivery_log::CASES].concat() {
         println!("  {}", case.name);
         let store = open().await;
         (case.run)(store.clone()).await;

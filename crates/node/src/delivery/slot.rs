@@ -283,7 +283,7 @@ impl Slot {
     fn prepare(&mut self, id: OutletId, now: Instant) -> bool {
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         state.in_line = false;
-        self.serve_pulls(id, now);
+        self.serve_pulls(id, now, false);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         if state.has_something(now) {
             return true;
@@ -297,7 +297,7 @@ impl Slot {
                     // Changes that are superseded already leave nothing to send, but there may be more behind them.
                     let look_again = !state.caught_up && !state.has_work(now);
                     self.note_moved(id, now);
-                    self.serve_pulls(id, now);
+                    self.serve_pulls(id, now, false);
                     if look_again {
                         self.line_up(id);
                         return false;
@@ -309,6 +309,10 @@ impl Slot {
                 }
             }
         }
+        let Some(state) = self.outlets.get_mut(&id) else { return false };
+        // Only one who has seen all that there is may be told that there is nothing.
+        let has_looked = !state.fetching && (state.caught_up || state.demand(self.shared.settings.retries_max) == 0);
+        self.serve_pulls(id, now, has_looked);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         if state.has_something(now) {
             return true;

@@ -148,14 +148,15 @@ impl Slot {
         Ok(())
     }
 
-    /// Ends leases and waits whose time is up, and answers those who wait if there is something for them.
-    pub(super) fn serve_pulls(&mut self, id: OutletId, now: Instant) {
+    /// Ends leases whose time is up, and answers those who wait if there is something for them, or, once all has been
+    /// looked at, if their time is up.
+    pub(super) fn serve_pulls(&mut self, id: OutletId, now: Instant, has_looked: bool) {
         self.end_leases(id, now);
         loop {
             let Some(pulls) = self.pulls.get_mut(&id) else { return };
             let Some(pull) = pulls.waiting.front() else { break };
             let has_nothing = pulls.found.is_empty() && pulls.finding == 0;
-            if pull.reply.is_closed() || (pull.deadline <= now && has_nothing) {
+            if pull.reply.is_closed() || (has_looked && pull.deadline <= now && has_nothing) {
                 if let Some(over) = pulls.waiting.pop_front() {
                     // Nothing to tell one who is gone.
                     let _gone = over.reply.send(Vec::new());
