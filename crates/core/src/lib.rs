@@ -5,6 +5,7 @@
 
 pub mod change;
 pub mod document;
+pub mod egress;
 pub mod error;
 pub mod id;
 pub mod outlet;

@@ -12,6 +12,7 @@ use super::host::{HostName, WebOrigin};
 use super::keys::text;
 use super::secret::Token;
 use super::size::ByteSize;
+use super::target::DeliveryTarget;
 
 /// The values that a key may have.
 #[derive(Debug, PartialEq)]
@@ -44,6 +45,8 @@ pub enum Kind {
     Host,
     /// A [`WebOrigin`].
     Origin,
+    /// A [`DeliveryTarget`].
+    Target,
     /// A list of such values.
     List(Box<Kind>),
 }
@@ -84,6 +87,7 @@ impl Kind {
             (_, Some("token")) => Self::Token,
             (_, Some("host")) => Self::Host,
             (_, Some("origin")) => Self::Origin,
+            (_, Some("target")) => Self::Target,
             (_, Some("secret")) => Self::Secret,
             _ => Self::Text { empty: schema["minLength"].as_u64().is_none_or(|length| length == 0) },
         }
@@ -126,6 +130,11 @@ impl Kind {
             Self::Token => "a token of 16 characters or more, or \"sha256:\" and 64 hexadecimal digits".to_owned(),
             Self::Host => "a host name such as \"flare.company.com\"".to_owned(),
             Self::Origin => "a web origin such as \"https://console.company.com\"".to_owned(),
+            Self::Target => {
+                "a network, an address or a host name such as \"10.0.0.0/8\", \"::1\", \"hooks.internal\" or \
+                             \"*.company.internal\""
+                    .to_owned()
+            }
             Self::List(kind) => format!("a list, each value {}", kind.allowed()),
         }
     }
@@ -150,6 +159,7 @@ impl Kind {
             Self::Address => text.parse::<ListenAddr>().map(drop).map_err(is_wrong),
             Self::Host => text.parse::<HostName>().map(drop).map_err(is_wrong),
             Self::Origin => text.parse::<WebOrigin>().map(drop).map_err(is_wrong),
+            Self::Target => text.parse::<DeliveryTarget>().map(drop).map_err(is_wrong),
             Self::Token => text.parse::<Token>().map(drop),
             Self::Choice(choices) if choices.iter().all(|choice| choice.word != text) => {
                 Err(format!("is {text:?}, expected {}", self.allowed()))
