@@ -20,6 +20,7 @@ mod secret;
 mod sections;
 mod size;
 mod suggest;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use sections::{
     TaskEngine,
 };
 pub use size::ByteSize;
+pub use target::DeliveryTarget;
 
 use document::{Setting, Settings};
 

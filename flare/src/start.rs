@@ -2,6 +2,7 @@
 
 mod engine;
 mod settings;
+mod tls;
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -24,11 +25,12 @@ const TASKS_GRACE: Duration = Duration::from_secs(2);
 pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
     raise_open_files_limit();
+    let node_settings = settings::node(&config)?;
     let listener = bind(config.http.addr, "--addr").await?;
     let address = listener.local_addr().context("cannot tell the address that is listened on")?;
     let store = engine::open(&config)?;
     let supervisor = Supervisor::default();
-    let node = Node::start(store, &settings::node(&config), &supervisor).await.map_err(whole)?;
+    let node = Node::start(store, &node_settings, &supervisor).await.map_err(whole)?;
 
     terminal::print(banner(&config, file, &address.to_string()))?;
     let stop = CancellationToken::new();

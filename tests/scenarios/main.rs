@@ -9,6 +9,7 @@ mod access;
 mod at_the_clients_pace;
 mod bounded;
 mod deliveries;
+mod egress;
 mod full_disk;
 mod in_order_never_backwards;
 mod life;

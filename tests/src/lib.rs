@@ -18,6 +18,7 @@ mod process;
 mod raw;
 mod receiver;
 mod signature;
+mod tls;
 mod wait;
 
 pub use client::{Answer, Client, Unanswered};
@@ -28,6 +29,7 @@ pub use process::{Ended, run_to_end};
 pub use raw::RawConnection;
 pub use receiver::{Gate, Receiver, Reply};
 pub use signature::{is_signed_by, sign};
+pub use tls::{Authority, Identity, TlsReceiver};
 pub use wait::{WAIT_MAX, within};
 
 /// Retries that follow each other quickly: three at once, then one about every second.

@@ -1,7 +1,8 @@
 //! The named maxima, times and keys of the API. The binary fills them in from the configuration.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use flare_core::egress::Egress;
 use jiff::Timestamp;
 
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct ApiSettings {
     /// Web origins that may call, such as `https://console.company.com`; in lower case.
     pub origins: Vec<String>,
     pub delivery: DeliveryBounds,
+    /// Where deliveries may go: an endpoint that can never be called is refused at once.
+    pub egress: Arc<Egress>,
     pub version: String,
     pub started_at: Timestamp,
 }
@@ -96,6 +99,8 @@ impl Default for ApiSettings {
             hosts: Vec::new(),
             origins: Vec::new(),
             delivery: DeliveryBounds::default(),
+            // A server listens on loopback unless it is told otherwise.
+            egress: Arc::new(Egress::new(Vec::new(), Vec::new(), true)),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Timestamp::now(),
         }

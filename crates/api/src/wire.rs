@@ -7,6 +7,7 @@
 pub(crate) mod delivery;
 pub(crate) mod document;
 pub(crate) mod duration;
+pub(crate) mod egress;
 pub(crate) mod endpoint;
 pub(crate) mod json;
 pub(crate) mod life;

@@ -6,6 +6,7 @@
 pub mod change;
 pub mod delivery;
 pub mod document;
+pub mod egress;
 pub mod error;
 pub mod id;
 pub mod outlet;

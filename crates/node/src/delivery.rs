@@ -6,6 +6,7 @@
 
 mod attempt;
 mod client;
+mod connect;
 pub(crate) mod mailbox;
 mod outlet;
 mod recorder;

@@ -1,6 +1,8 @@
 //! The named maxima and times of a node. The binary fills them in from the configuration.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use flare_core::egress::Egress;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -27,6 +29,10 @@ pub struct Settings {
     pub retries_max: usize,
     /// Memory for recent changes.
     pub tail_bytes_max: usize,
+    /// Where deliveries may go.
+    pub egress: Arc<Egress>,
+    /// Whom deliveries trust, and how they identify themselves; by default the authorities of the web, and not at all.
+    pub tls: Option<rustls::ClientConfig>,
     /// Time for what is in flight when the node stops.
     pub grace: Duration,
     /// How long changes are kept that a newer one has replaced.
@@ -56,6 +62,9 @@ impl Default for Settings {
             record_delay: Duration::from_millis(100),
             retries_max: 256,
             tail_bytes_max: 32 << 20,
+            // A server listens on loopback unless it is told otherwise.
+            egress: Arc::new(Egress::new(Vec::new(), Vec::new(), true)),
+            tls: None,
             grace: Duration::from_secs(10),
             retention: Duration::from_secs(7 * 24 * 3600),
             attempts_retention: Duration::from_secs(24 * 3600),

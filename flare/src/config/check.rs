@@ -1,6 +1,7 @@
 //! Checks that concern several keys at once, and warnings about choices that are allowed but surprising.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use super::document::Settings;
 use super::problem::{Origin, Problem};
@@ -14,6 +15,13 @@ pub fn problems(config: &Config, settings: &Settings) -> Vec<Problem> {
     check.at_most("delivery.timeout", delivery.timeout, "delivery.timeout-max", delivery.timeout_max);
     check.at_most("delivery.concurrency", delivery.concurrency, "delivery.concurrency-max", delivery.concurrency_max);
     check.at_most("delivery.ttl", delivery.ttl, "delivery.ttl-max", delivery.ttl_max);
+    let is_given = |file: &Path| !file.as_os_str().is_empty();
+    if is_given(&delivery.certificate) != is_given(&delivery.key) {
+        check.refuse(
+            &["delivery.certificate", "delivery.key"],
+            "`delivery.certificate` and `delivery.key` go together; set both or none".to_owned(),
+        );
+    }
     if task.engine == TaskEngine::Memory && repository.engine != RepositoryEngine::Memory {
         check.refuse(
             &["task.engine", "repository.engine"],

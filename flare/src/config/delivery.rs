@@ -1,10 +1,13 @@
 //! The section `delivery`: defaults and maxima of what is sent to subscriptions.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::Duration;
 use super::size::ByteSize;
+use super::target::DeliveryTarget;
 
 /// How documents are sent to subscriptions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,6 +77,18 @@ pub struct Delivery {
     /// Memory for the most recent changes, which are delivered without reading the disk.
     #[schemars(extend("x-minimum" = "1MiB", "x-maximum" = "1TiB"))]
     pub tail_max: ByteSize,
+    /// Networks, addresses and host names to which deliveries may go although they are not public, and by http:// too.
+    /// Otherwise deliveries go to public addresses, by https:// only; and to loopback, if `http.addr` is loopback. A
+    /// name allows all addresses that it leads to.
+    pub allow: Vec<DeliveryTarget>,
+    /// Networks, addresses and host names to which deliveries may not go, whatever `allow` says.
+    pub deny: Vec<DeliveryTarget>,
+    /// A PEM file with the certificates of authorities that are trusted besides those of the web.
+    pub ca: PathBuf,
+    /// A PEM file with the certificate that Flare shows to clients that ask for one (mutual TLS), and its chain.
+    pub certificate: PathBuf,
+    /// A PEM file with the private key of `certificate`.
+    pub key: PathBuf,
 }
 
 impl Default for Delivery {
@@ -99,6 +114,11 @@ impl Default for Delivery {
             idle_timeout: Duration::from_secs(30),
             retries_max: 256,
             tail_max: ByteSize::mib(32),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            ca: PathBuf::new(),
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
         }
     }
 }

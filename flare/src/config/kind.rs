@@ -12,6 +12,7 @@ use super::host::{HostName, WebOrigin};
 use super::keys::text;
 use super::secret::Token;
 use super::size::ByteSize;
+use super::target::DeliveryTarget;
 
 /// The values that a key may have.
 #[derive(Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub enum Kind {
         /// The most.
         max: i64,
     },
+    /// Yes or no.
+    Truth,
     /// A text.
     Text {
         /// Whether the empty text is allowed.
@@ -44,6 +47,8 @@ pub enum Kind {
     Host,
     /// A [`WebOrigin`].
     Origin,
+    /// A [`DeliveryTarget`].
+    Target,
     /// A list of such values.
     List(Box<Kind>),
 }
@@ -77,6 +82,7 @@ impl Kind {
                 min: schema["minimum"].as_i64().unwrap_or(0),
                 max: schema["maximum"].as_i64().unwrap_or(i64::MAX),
             },
+            (Some("boolean"), _) => Self::Truth,
             (Some("array"), _) => Self::List(Box::new(Self::of(&schema["items"]))),
             (_, Some("duration")) => Self::Duration(Bounds::of(schema)),
             (_, Some("size")) => Self::Size(Bounds::of(schema)),
@@ -84,6 +90,7 @@ impl Kind {
             (_, Some("token")) => Self::Token,
             (_, Some("host")) => Self::Host,
             (_, Some("origin")) => Self::Origin,
+            (_, Some("target")) => Self::Target,
             (_, Some("secret")) => Self::Secret,
             _ => Self::Text { empty: schema["minLength"].as_u64().is_none_or(|length| length == 0) },
         }
@@ -96,14 +103,14 @@ impl Kind {
             (Self::Integer { min, max }, Value::Integer(number)) if number < min || number > max => {
                 Err(format!("is {number}, expected {}", self.allowed()))
             }
-            (Self::Integer { .. }, Value::Integer(_)) => Ok(()),
+            (Self::Integer { .. }, Value::Integer(_)) | (Self::Truth, Value::Boolean(_)) => Ok(()),
             (Self::List(kind), Value::Array(values)) => {
                 let checks = values.iter().enumerate().map(|(i, value)| (i, kind.check(value)));
                 let mut wrong = checks.filter_map(|(i, check)| check.err().map(|reason| (i, reason)));
                 wrong.next().map_or(Ok(()), |(i, reason)| Err(format!("(value {} of the list) {reason}", i + 1)))
             }
             (Self::Size(bounds), Value::Integer(number)) => self.check_size(bounds, *number),
-            (Self::Integer { .. } | Self::List(_), _) => Err(self.wrong_type(value)),
+            (Self::Integer { .. } | Self::Truth | Self::List(_), _) => Err(self.wrong_type(value)),
             (_, Value::String(text)) => self.check_text(text),
             _ => Err(self.wrong_type(value)),
         }
@@ -114,6 +121,7 @@ impl Kind {
         match self {
             Self::Integer { min, max: i64::MAX } => format!("a whole number, {min} or more"),
             Self::Integer { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Truth => "true or false".to_owned(),
             Self::Text { empty: true } | Self::Secret => "a text".to_owned(),
             Self::Text { empty: false } => "a text that is not empty".to_owned(),
             Self::Choice(choices) => {
@@ -126,6 +134,11 @@ impl Kind {
             Self::Token => "a token of 16 characters or more, or \"sha256:\" and 64 hexadecimal digits".to_owned(),
             Self::Host => "a host name such as \"flare.company.com\"".to_owned(),
             Self::Origin => "a web origin such as \"https://console.company.com\"".to_owned(),
+            Self::Target => {
+                "a network, an address or a host name such as \"10.0.0.0/8\", \"::1\", \"hooks.internal\" or \
+                             \"*.company.internal\""
+                    .to_owned()
+            }
             Self::List(kind) => format!("a list, each value {}", kind.allowed()),
         }
     }
@@ -135,6 +148,7 @@ impl Kind {
     pub fn read(&self, text: &str) -> Value {
         match self {
             Self::Integer { .. } => text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Integer),
+            Self::Truth => text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean),
             Self::List(kind) => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Value::Array(items.map(|item| kind.read(item)).collect())
@@ -150,6 +164,7 @@ impl Kind {
             Self::Address => text.parse::<ListenAddr>().map(drop).map_err(is_wrong),
             Self::Host => text.parse::<HostName>().map(drop).map_err(is_wrong),
             Self::Origin => text.parse::<WebOrigin>().map(drop).map_err(is_wrong),
+            Self::Target => text.parse::<DeliveryTarget>().map(drop).map_err(is_wrong),
             Self::Token => text.parse::<Token>().map(drop),
             Self::Choice(choices) if choices.iter().all(|choice| choice.word != text) => {
                 Err(format!("is {text:?}, expected {}", self.allowed()))

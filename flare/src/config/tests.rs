@@ -235,6 +235,25 @@ fn keys_that_contradict_each_other_are_refused_where_they_were_set() {
 }
 
 #[test]
+fn places_of_deliveries_are_networks_addresses_and_names() {
+    let text = "[delivery]\nallow = [\"10.0.0.0/8\", \"::1\", \"Hooks.internal\"]\ndeny = [\"*.evil.test\"]\n";
+    let shown = |entries: &[DeliveryTarget]| entries.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let delivery = parse(text).unwrap().delivery;
+    assert_eq!(shown(&delivery.allow), ["10.0.0.0/8", "::1", "hooks.internal"]);
+    assert_eq!(shown(&delivery.deny), ["*.evil.test"]);
+    let variables = with_variables(&[("FLARE_DELIVERY_ALLOW", "10.0.0.0/8, localhost")]);
+    assert_eq!(shown(&variables.unwrap().config.delivery.allow), ["10.0.0.0/8", "localhost"]);
+    insta::assert_snapshot!(wrong(
+        "[delivery]\nallow = [\"::1\", \"10.0.0.1/8\"]\ndeny = [\"http://a\"]\ncertificate = 1\n"
+    ));
+    insta::assert_snapshot!(wrong("[delivery]\nallow = [\"127.1\"]\ndeny = \"a.test\"\n"));
+    assert_eq!(
+        wrong("[delivery]\nkey = \"key.pem\"\n"),
+        "flare.toml:2:7: `delivery.certificate` and `delivery.key` go together; set both or none"
+    );
+}
+
+#[test]
 fn surprising_choices_are_warned_about() {
     let warnings = |text: &str| assemble(Some(("f", text)), &[], &[]).unwrap().warnings;
     assert!(warnings("").is_empty());

@@ -1,15 +1,21 @@
 //! From the configuration to the settings of node and API.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 
 use flare_api::{ApiSettings, DeliveryBounds};
+use flare_core::egress::Egress;
 use flare_node::Settings;
 
-use crate::{config::Config, version::VERSION};
+use super::tls;
+use crate::{
+    config::{Config, DeliveryTarget},
+    version::VERSION,
+};
 
-pub fn node(config: &Config) -> Settings {
+/// An error is a file that cannot be used.
+pub fn node(config: &Config) -> anyhow::Result<Settings> {
     let delivery = &config.delivery;
-    Settings {
+    Ok(Settings {
         json_depth_max: config.http.json_depth_max,
         slots: config.domain.slots,
         requests_max: delivery.node_concurrency,
@@ -22,13 +28,22 @@ pub fn node(config: &Config) -> Settings {
         record_delay: delivery.record_delay.get(),
         retries_max: delivery.retries_max,
         tail_bytes_max: delivery.tail_max.as_usize(),
+        egress: egress(config),
+        tls: tls::client(delivery)?,
         grace: config.node.grace.get(),
         retention: config.domain.retention.get(),
         attempts_retention: delivery.attempts_retention.get(),
         keep_bodies: delivery.keep_bodies,
         disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),
-    }
+    })
+}
+
+/// Who can call a server on loopback can call the rest of loopback too, so such a server may deliver there.
+fn egress(config: &Config) -> Arc<Egress> {
+    let targets = |entries: &[DeliveryTarget]| entries.iter().map(|entry| entry.get().clone()).collect();
+    let (allow, deny) = (targets(&config.delivery.allow), targets(&config.delivery.deny));
+    Arc::new(Egress::new(allow, deny, config.http.addr.is_loopback()))
 }
 
 pub fn api(config: &Config) -> ApiSettings {
@@ -51,6 +66,7 @@ pub fn api(config: &Config) -> ApiSettings {
         tokens: security.tokens.iter().map(|token| *token.digest()).collect(),
         hosts: security.hosts.iter().map(|host| host.as_str().to_ascii_lowercase()).collect(),
         origins: security.origins.iter().map(|origin| origin.as_str().to_ascii_lowercase()).collect(),
+        egress: egress(config),
         delivery: DeliveryBounds {
             timeout: config.delivery.timeout.get(),
             timeout_max: config.delivery.timeout_max.get(),

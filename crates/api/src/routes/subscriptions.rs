@@ -20,7 +20,7 @@ use crate::{
     openapi::{Described, Identified, Listed},
     parameters::Parameters,
     wire::{
-        json as wire_json,
+        egress, json as wire_json,
         page::Pagination,
         subscription::{NewSubscription, Subscription, SubscriptionList},
     },
@@ -138,6 +138,7 @@ fn read(shared: &Shared, id: StreamId, headers: &HeaderMap, body: &[u8]) -> Resu
     require_json(headers)?;
     let stream = shared.node.stream(id).ok_or_else(|| no_resource(&id))?;
     let new: NewSubscription = wire_json::read(body, shared.settings.json_depth_max)?;
-    new.into_domain(&stream.endpoint, &shared.settings.delivery)
+    let new = new.into_domain(&stream.endpoint, &shared.settings.delivery);
+    new.and_then(|new| egress::check(&new.endpoint, &shared.settings.egress).map(|()| new))
         .map_err(|refusal| ApiError::new(error::SUBSCRIPTION_INVALID, refusal.0))
 }

@@ -68,6 +68,10 @@ impl Engine for Faulty {
         Some("no space left on device".to_owned())
     }
 
+    async fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
     async fn close(&self) -> Result<()> {
         Ok(())
     }

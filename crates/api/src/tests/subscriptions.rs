@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
 use axum::body::Body;
+use flare_core::egress::Egress;
 use serde_json::{Value, json};
 
 use super::lab::{Answer, Lab, request};
+use crate::ApiSettings;
 
 fn full() -> Value {
     json!({
@@ -106,10 +110,9 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
     let cases: &[(&str, Value)] = &[
         ("/name", json!(" ")),
         ("/name", json!("x".repeat(257))),
-        ("/mode", json!("passive")),
-        ("/revision", json!("all")),
-        ("/snapshot", json!(true)),
-        ("/content/format", json!("cloudevents")),
+        ("/mode", json!("sometimes")),
+        ("/revision", json!("some")),
+        ("/content/format", json!("xml")),
         ("/endpoint/url", json!("/relative")),
         ("/endpoint/url", json!("ftp://client/x")),
         ("/endpoint/url", json!("https://{id}.company.com/x")),
@@ -168,16 +171,15 @@ async fn a_shape_that_is_wrong_is_refused_with_its_path() {
         assert_eq!(answer.detail(), detail);
     };
     check(
-        |it| it["filter"] = json!("true"),
+        |it| it["snapsot"] = json!("true"),
         "request.unknown-field",
-        "filter is not a known field; there are name, mode, \
-        endpoint, delivery, content, data, revision, snapshot, secret",
+        "snapsot is not a known field; did you mean snapshot?",
     )
     .await;
     check(
-        |it| it["delivery"]["ttl"] = json!("1h"),
+        |it| it["delivery"]["rate"] = json!({ "maxReceivesPerMinute": 1 }),
         "request.unknown-field",
-        "delivery.ttl is not a known field; there are success, discard, timeout, concurrency, retry",
+        "delivery.rate.maxReceivesPerMinute is not a known field; did you mean delivery.rate.maxReceivesPerSecond?",
     )
     .await;
     check(
@@ -234,4 +236,35 @@ async fn a_subscription_needs_its_resource() {
     assert_eq!(list.error(), (404, "resource.not-found".to_owned()));
     let one = lab.get(&format!("/resources/{nowhere}/subscriptions/{nowhere}")).await;
     assert_eq!(one.error(), (404, "resource.not-found".to_owned()));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_deliveries_can_never_reach_is_refused() {
+    let check = async |rule: Egress, url: &str, expected: Option<&str>| {
+        let lab = Lab::with(ApiSettings { egress: Arc::new(rule), ..ApiSettings::default() }).await;
+        let resource = lab.resource().await;
+        let common = json!({"name": "n", "endpoint": {"url": url}});
+        let delete = json!({"name": "n", "endpoint": {"url": "https://a.test", "actions": {"delete": {"url": url}}}});
+        for (body, field) in [(common, "endpoint.url"), (delete, "endpoint.actions.delete.url")] {
+            let answer = create(&lab, &resource, &body).await;
+            let Some(expected) = expected else {
+                assert_eq!(answer.status, 201, "{answer:?}");
+                continue;
+            };
+            assert_eq!(answer.error(), (422, "subscription.invalid".to_owned()), "{url}: {answer:?}");
+            let detail = answer.detail();
+            assert!(detail.starts_with(&format!("{field}: ")) && detail.contains(expected), "{detail}");
+        }
+    };
+    let denying = || Egress::new(Vec::new(), vec!["*.evil.test".parse().unwrap()], false);
+    let beside = || Egress::new(Vec::new(), Vec::new(), true);
+    check(Egress::default(), "https://hooks.test/{id}", None).await;
+    check(Egress::default(), "http://hooks.test/{id}", Some("http:// is not allowed to the host hooks.test")).await;
+    check(Egress::default(), "HTTPS://127.0.0.1:9/", Some("the address 127.0.0.1 is not allowed: it is loopback"))
+        .await;
+    check(Egress::default(), "https://[::ffff:10.0.0.1]?a", Some("the address 10.0.0.1 is not allowed")).await;
+    check(denying(), "https://a.evil.test/", Some("delivery.deny has *.evil.test")).await;
+    check(beside(), "http://127.0.0.1:9/{id}", None).await;
+    check(beside(), "http://hooks.test/", None).await;
+    check(beside(), "https://169.254.169.254/", Some("metadata")).await;
 }

@@ -1,12 +1,16 @@
 //! The HTTP client of deliveries: pooled keep-alive connections, HTTP/1.1 and, by ALPN, HTTP/2. No redirects.
 
+use std::{error::Error, sync::Arc};
+
 use bytes::Bytes;
+use flare_core::egress::Refused;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, rt::Executor};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, connect::HttpConnector};
+use hyper_util::client::legacy;
 
+use super::connect::{GuardedConnector, Resolve, SystemResolver};
 use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
@@ -26,23 +30,31 @@ pub(crate) struct Answer {
 }
 
 pub(crate) struct Client {
-    inner: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    inner: legacy::Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
     response_bytes_max: usize,
 }
 
 impl Client {
     pub fn new(settings: &Settings, supervisor: &Supervisor) -> Result<Self, rustls::Error> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(settings.connect_timeout));
-        tcp.set_keepalive(Some(settings.idle_timeout));
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(rustls::crypto::aws_lc_rs::default_provider())?
+        let resolver: Arc<dyn Resolve> = Arc::new(SystemResolver);
+        Self::resolving_by(&resolver, settings, supervisor)
+    }
+
+    fn resolving_by(
+        resolver: &Arc<dyn Resolve>,
+        settings: &Settings,
+        supervisor: &Supervisor,
+    ) -> Result<Self, rustls::Error> {
+        let builder = HttpsConnectorBuilder::new();
+        let builder = match &settings.tls {
+            Some(tls) => builder.with_tls_config(tls.clone()),
+            None => builder.with_provider_and_webpki_roots(rustls::crypto::aws_lc_rs::default_provider())?,
+        };
+        let connector = builder
             .https_or_http()
             .enable_http1()
             .enable_http2()
-            .wrap_connector(tcp);
+            .wrap_connector(GuardedConnector::new(settings, resolver));
         let inner = legacy::Client::builder(Supervised(supervisor.clone()))
             .pool_timer(hyper_util::rt::TokioTimer::new())
             .timer(hyper_util::rt::TokioTimer::new())
@@ -77,11 +89,14 @@ impl Client {
     }
 }
 
-/// The error with its causes, in one line.
-fn describe(error: &dyn std::error::Error) -> String {
+/// The error with its causes, in one line. An address that is not allowed says all that there is to say.
+fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
+        if let Some(refused) = cause.downcast_ref::<Refused>() {
+            return refused.to_string();
+        }
         text.push_str(": ");
         text.push_str(&cause.to_string());
         next = cause.source();
@@ -98,3 +113,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Supervised {
         self.0.spawn("delivery-connection", Failure::IsLogged, task);
     }
 }
+
+#[cfg(test)]
+mod tests;
