@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, life, overview, passive, resources, subscriptions},
+    routes::{bulk, documents, life, overview, passive, replay, resources, subscriptions},
     settings::ApiSettings,
     wire::duration,
 };
@@ -40,6 +40,7 @@ use crate::{
         subscriptions::create, subscriptions::list, subscriptions::show, subscriptions::update, subscriptions::delete,
         life::pause, life::resume, life::lag, life::lag_documents, life::resync, life::attempts,
         life::dead_letters, life::replay_dead_letters, life::discard_dead_letters,
+        replay::start, replay::show, replay::cancel,
         passive::demand, passive::add_demand, passive::pull, passive::ack, passive::nack, passive::extend,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,

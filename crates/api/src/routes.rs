@@ -5,6 +5,7 @@ pub(crate) mod documents;
 pub(crate) mod life;
 pub(crate) mod overview;
 pub(crate) mod passive;
+pub(crate) mod replay;
 pub(crate) mod resources;
 pub(crate) mod subscriptions;
 
@@ -71,6 +72,7 @@ fn subscription_routes() -> Router<Arc<Shared>> {
         .route(&below("lag"), get(life::lag))
         .route(&below("lag/documents"), get(life::lag_documents))
         .route(&below("resync"), post(life::resync))
+        .route(&below("replay"), get(replay::show).post(replay::start).delete(replay::cancel))
         .route(&below("attempts"), get(life::attempts))
         .route(&below("dead-letters"), get(life::dead_letters))
         .route(&below("dead-letters/replay"), post(life::replay_dead_letters))

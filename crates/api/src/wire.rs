@@ -15,6 +15,7 @@ pub(crate) mod members;
 pub(crate) mod overview;
 pub(crate) mod page;
 pub(crate) mod passive;
+pub(crate) mod replay;
 pub(crate) mod resource;
 pub(crate) mod subscription;
 

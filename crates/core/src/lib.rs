@@ -14,6 +14,7 @@ pub mod pattern;
 pub mod pattern_index;
 pub mod port;
 pub mod rate;
+pub mod replay;
 pub mod retry;
 pub mod revision;
 pub mod stream;

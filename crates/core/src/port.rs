@@ -13,6 +13,7 @@ use crate::{
     delivery::{AttemptQuery, AttemptRecord, Behind, DeadLetter},
     document::{Change, DocumentWrite, Progress, Standing, Version, Written},
     outlet::{Outlet, Revisions},
+    replay::Replay,
     stream::Stream,
     url::DocumentUrl,
 };
@@ -156,6 +157,10 @@ pub trait Documents: Send + Sync {
     /// The changes of the stream, in order of the sequences: the feed.
     async fn feed(&self, stream: StreamId, query: FeedQuery) -> Result<FeedPage>;
 
+    /// The sequence of the last change that was accepted at this time or before, about to the minute. The beginning, if
+    /// nobody knows any more.
+    async fn sequence_at(&self, time: Timestamp) -> Result<Sequence>;
+
     /// Forgets changes from before this time that a newer one has replaced; says how many. They may have been forgotten
     /// before by themselves.
     async fn sweep(&self, older_than: Timestamp) -> Result<u64>;
@@ -212,4 +217,10 @@ pub trait Deliveries: Send + Sync {
 
     /// Forgets attempts from before this time.
     async fn forget_attempts(&self, older_than: Timestamp) -> Result<()>;
+
+    /// Keeps how far the outlet's replay is, or that there is none.
+    async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()>;
+
+    /// All replays under way.
+    async fn replays(&self) -> Result<Vec<Replay>>;
 }

@@ -17,6 +17,6 @@ mod tail;
 
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, Resync, Status};
+pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;

@@ -3,9 +3,12 @@
 mod lag;
 mod life;
 mod passive;
+mod replay;
 
 pub use lag::{Lag, Resync};
 pub use passive::DEMAND_MAX;
+pub use replay::ReplayFrom;
+use replay::Replays;
 
 use std::sync::Arc;
 
@@ -45,6 +48,9 @@ pub struct Node {
     registry: Arc<Registry>,
     intake: Intake,
     delivery: Delivery,
+    replays: Replays,
+    settings: Settings,
+    supervisor: Supervisor,
     stop: CancellationToken,
     /// Changes to streams and outlets happen one after another, so that memory and store agree.
     administration: Mutex<()>,
@@ -133,11 +139,16 @@ impl Node {
             registry,
             intake,
             delivery,
+            replays: Replays::default(),
+            settings: settings.clone(),
+            supervisor: supervisor.clone(),
             stop: stop.clone(),
             administration: Mutex::new(()),
             started_at: clock::now(),
         });
-        supervisor.spawn("outlet-keeper", Failure::StopsNode, node.clone().keep_outlets(stop));
+        supervisor.spawn("outlet-keeper", Failure::StopsNode, node.clone().keep_outlets(stop.clone()));
+        supervisor.spawn("resync", Failure::StopsNode, node.clone().resync_all(stop));
+        node.resume_replays().await?;
         Ok(node)
     }
 
@@ -305,6 +316,7 @@ impl Node {
         if self.registry.outlet(stream, id).is_none() {
             return Err(missing(id));
         }
+        self.cancel_replay(id).await?;
         self.store.outlets.delete(id).await?;
         self.registry.remove_outlet(stream, id);
         self.delivery.remove(stream, id);

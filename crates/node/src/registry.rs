@@ -90,6 +90,11 @@ impl Registry {
         Some(Page { items, total: entry.outlets.len() })
     }
 
+    pub fn outlet_ids(&self) -> Vec<(StreamId, OutletId)> {
+        let inner = self.inner.read();
+        inner.streams.iter().flat_map(|(stream, entry)| entry.outlets.keys().map(|outlet| (*stream, *outlet))).collect()
+    }
+
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.inner.read();
         (inner.streams.len(), inner.outlets)

@@ -43,6 +43,8 @@ pub struct Settings {
     pub keep_bodies: bool,
     /// An outlet that only fails for so long is disabled; zero never does.
     pub disable_after: Duration,
+    /// How often all outlets are compared with what there is; zero never does.
+    pub resync_interval: Duration,
     /// How often what is past its retention is removed.
     pub sweep_interval: Duration,
 }
@@ -70,6 +72,7 @@ impl Default for Settings {
             attempts_retention: Duration::from_secs(24 * 3600),
             keep_bodies: false,
             disable_after: Duration::from_secs(5 * 24 * 3600),
+            resync_interval: Duration::from_secs(24 * 3600),
             sweep_interval: Duration::from_secs(600),
         }
     }

@@ -12,6 +12,7 @@ use flare_core::{
     delivery::{AttemptQuery, AttemptRecord, Behind, DeadLetter},
     document::{Progress, Retry, Standing, Version},
     port::{Deliveries, Span},
+    replay::Replay,
 };
 use jiff::Timestamp;
 
@@ -180,6 +181,29 @@ impl Deliveries for KeyValueStore {
             self.writer.transact(Durability::Later, remove).await?;
         }
         Ok(())
+    }
+
+    async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()> {
+        let row = replay.map(|replay| rows::encode_replay(&replay)).transpose()?;
+        let save = move |transaction: &mut Transaction<'_>| {
+            match row {
+                Some(row) => transaction.put(Table::Meta, keys::replay(outlet), row),
+                None => transaction.remove(Table::Meta, keys::replay(outlet)),
+            }
+            Ok(())
+        };
+        self.writer.transact(Durability::Now, save).await
+    }
+
+    async fn replays(&self) -> Result<Vec<Replay>> {
+        let mut replays = Vec::new();
+        self.map.scan(Table::Meta, keys::REPLAYS, &keys::after_prefix(keys::REPLAYS), &mut |key, row| {
+            if let Some(outlet) = keys::tail::<16>(&key) {
+                replays.push(rows::decode_replay(OutletId::from_bytes(outlet), &row));
+            }
+            ControlFlow::Continue(())
+        })?;
+        replays.into_iter().collect()
     }
 }
 

@@ -69,6 +69,10 @@ impl Documents for KeyValueStore {
         blocking(move || feed(&*map, stream, &query, head)).await
     }
 
+    async fn sequence_at(&self, time: Timestamp) -> Result<Sequence> {
+        self.clock_at(time)
+    }
+
     async fn sweep(&self, older_than: Timestamp) -> Result<u64> {
         self.sweep_changes(older_than).await
     }

@@ -64,7 +64,7 @@ impl History {
 
 impl KeyValueStore {
     /// The last sequence that was given out at this time or before, about to the minute; the first if nobody knows.
-    pub(crate) fn sequence_at(&self, time: Timestamp) -> Result<Sequence> {
+    pub(crate) fn clock_at(&self, time: Timestamp) -> Result<Sequence> {
         let mut found = Ok(Sequence::START);
         self.map.scan(Table::Meta, keys::CLOCK, &keys::after(&keys::clock(time)), &mut |_, row| {
             found = rows::decode_cursor(&row);
@@ -75,7 +75,7 @@ impl KeyValueStore {
 
     pub(crate) async fn sweep_changes(&self, older_than: Timestamp) -> Result<u64> {
         let from = Swept::read(&*self.map)?.from;
-        let to = self.sequence_at(older_than)?.min(self.writer.head());
+        let to = self.clock_at(older_than)?.min(self.writer.head());
         if to <= from {
             return Ok(0);
         }

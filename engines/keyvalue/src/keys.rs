@@ -14,6 +14,7 @@ pub(crate) const IDEMPOTENCY_KEYS: &[u8] = b"i\0";
 pub(crate) const COUNTS: &[u8] = b"c\0";
 pub(crate) const PURGES: &[u8] = b"p\0";
 pub(crate) const CLOCK: &[u8] = b"t\0";
+pub(crate) const REPLAYS: &[u8] = b"r\0";
 
 fn join(parts: &[&[u8]]) -> Bytes {
     let mut key = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
@@ -27,6 +28,10 @@ pub(crate) fn stream(id: StreamId) -> Bytes {
 
 pub(crate) fn outlet(id: OutletId) -> Bytes {
     join(&[OUTLETS, id.as_bytes()])
+}
+
+pub(crate) fn replay(outlet: OutletId) -> Bytes {
+    join(&[REPLAYS, outlet.as_bytes()])
 }
 
 pub(crate) fn idempotency(key: &str) -> Bytes {

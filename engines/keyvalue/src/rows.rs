@@ -20,7 +20,9 @@ use flare_core::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::delivery::{decode_attempts, decode_dead_letter, encode_attempts, encode_dead_letter};
+pub(crate) use self::delivery::{
+    decode_attempts, decode_dead_letter, decode_replay, encode_attempts, encode_dead_letter, encode_replay,
+};
 pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
 use crate::{KeyValue, Table, keys};
 

@@ -231,11 +231,19 @@ pub struct Domain {
     /// How often revisions past their retention, and other things that nobody needs, are removed.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "24h"))]
     pub sweep_interval: Duration,
+    /// How often every subscription is compared with the documents, and what it lacks is sent; "0s" never does.
+    #[schemars(extend("x-maximum" = "8760h"))]
+    pub resync_interval: Duration,
 }
 
 impl Default for Domain {
     fn default() -> Self {
-        Self { slots: 64, retention: Duration::from_secs(7 * 24 * 3600), sweep_interval: Duration::from_secs(600) }
+        Self {
+            slots: 64,
+            retention: Duration::from_secs(7 * 24 * 3600),
+            sweep_interval: Duration::from_secs(600),
+            resync_interval: Duration::from_secs(24 * 3600),
+        }
     }
 }
 

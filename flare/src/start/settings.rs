@@ -36,6 +36,7 @@ pub fn node(config: &Config) -> anyhow::Result<Settings> {
         keep_bodies: delivery.keep_bodies,
         disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),
+        resync_interval: config.domain.resync_interval.get(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! On which documents an outlet is behind, and how it catches up.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
@@ -10,6 +10,7 @@ use flare_core::{
     port::{FeedQuery, Span},
 };
 use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 use super::{Node, missing};
 use crate::delivery::mailbox::{Command, Hint, Inspection};
@@ -18,6 +19,8 @@ use crate::delivery::mailbox::{Command, Hint, Inspection};
 const COUNT_MAX: usize = 100_000;
 /// Documents that one resync takes up.
 const RESYNC_MAX: usize = 10_000;
+/// Lets others have the store between two outlets.
+const RESYNC_PAUSE: Duration = Duration::from_millis(10);
 const PAGE_CHANGES: usize = 1000;
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -127,6 +130,30 @@ impl Node {
             self.hint(id, hints).await?;
         }
         Ok(Resync { repaired, has_more })
+    }
+
+    /// Compares and repairs all outlets, at long intervals.
+    pub(super) async fn resync_all(self: Arc<Self>, stop: CancellationToken) {
+        let interval = self.settings.resync_interval;
+        if interval.is_zero() {
+            return;
+        }
+        while stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
+            for (stream, outlet) in self.registry.outlet_ids() {
+                if stop.is_cancelled() {
+                    return;
+                }
+                match self.resync(stream, outlet).await {
+                    Ok(Resync { repaired: 0, .. }) => {}
+                    Ok(Resync { repaired, .. }) => {
+                        tracing::warn!(subscription = %outlet, repaired, "a subscription lacked documents");
+                    }
+                    // It may have been deleted since; anything else is tried again.
+                    Err(error) => tracing::debug!(subscription = %outlet, reason = error.chain(), "could not resync"),
+                }
+                tokio::time::sleep(RESYNC_PAUSE).await;
+            }
+        }
     }
 
     /// Documents that wait for another attempt, or were given up: somebody knows of them.

@@ -10,6 +10,7 @@ use flare_core::{
     DocumentNumber, OutletId, Result, Sequence,
     delivery::{AttemptRecord, AttemptResult, Bodies, DeadLetter, DeathCause},
     document::Action,
+    replay::Replay,
     revision::Revision,
     url::DocumentUrl,
 };
@@ -56,6 +57,48 @@ pub(crate) fn decode_dead_letter(outlet: OutletId, row: &[u8]) -> Result<DeadLet
         cause: DeathCause::ALL.into_iter().find(|cause| cause.as_str() == row.cause).ok_or_else(broken)?,
         detail: row.detail,
         at: timestamp(row.at)?,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReplayRow {
+    stream: String,
+    from: u64,
+    position: u64,
+    until: u64,
+    prefix: String,
+    revision: Option<String>,
+    documents: u64,
+    started_at: i64,
+}
+
+pub(crate) fn encode_replay(replay: &Replay) -> Result<Bytes> {
+    encode_json(&ReplayRow {
+        stream: replay.stream.to_string(),
+        from: replay.from.0,
+        position: replay.position.0,
+        until: replay.until.0,
+        prefix: replay.prefix.clone(),
+        revision: replay.revision.map(|revision| revision.value().to_string()),
+        documents: replay.documents,
+        started_at: micros(replay.started_at),
+    })
+}
+
+pub(crate) fn decode_replay(outlet: OutletId, row: &[u8]) -> Result<Replay> {
+    let broken = || damaged("replay");
+    let row: ReplayRow = decode_json(row, "replay")?;
+    let revision = row.revision.map(|text| text.parse().map(Revision::new).map_err(|_| broken())).transpose()?;
+    Ok(Replay {
+        outlet,
+        stream: row.stream.parse().map_err(|error| broken().because(error))?,
+        from: Sequence(row.from),
+        position: Sequence(row.position),
+        until: Sequence(row.until),
+        prefix: row.prefix,
+        revision,
+        documents: row.documents,
+        started_at: timestamp(row.started_at)?,
     })
 }
 
