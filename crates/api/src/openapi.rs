@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, overview, resources, subscriptions},
+    routes::{bulk, documents, overview, resources, subscriptions, tokens},
     settings::ApiSettings,
     wire::duration,
 };
@@ -33,12 +33,14 @@ use crate::{
         (name = "resources", description = "Sets of documents that services publish."),
         (name = "subscriptions", description = "Clients of a resource: where, when and how they are told."),
         (name = "documents", description = "JSON documents, named by their URLs."),
+        (name = "tokens", description = "Who may call from elsewhere, and what they may do. Needs the scope `admin`."),
         (name = "node", description = "What the node says about itself."),
     ),
     paths(
         resources::create, resources::list, resources::show, resources::delete,
         subscriptions::create, subscriptions::list, subscriptions::show, subscriptions::update, subscriptions::delete,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
+        tokens::create, tokens::list, tokens::show, tokens::revoke,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,
     ),
     components(schemas(ErrorAnswer)),
@@ -104,7 +106,10 @@ pub(crate) struct Asked;
 
 impl IntoResponses for Asked {
     fn responses() -> Responses {
-        let own = errors(&[(401, "A token is needed"), (403, "The Host or the Origin is refused")]);
+        let own = errors(&[
+            (401, "A token is needed"),
+            (403, "The Host or the Origin is refused, or the token may not do this"),
+        ]);
         with(own, Always::responses())
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod documents;
 pub(crate) mod overview;
 pub(crate) mod resources;
 pub(crate) mod subscriptions;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             "/resources/{id}/subscriptions/{sid}",
             get(subscriptions::show).put(subscriptions::update).delete(subscriptions::delete),
         )
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{tid}", get(tokens::show).delete(tokens::revoke))
         .route(bulk::PATH, post(bulk::write))
         .route_layer(from_fn_with_state(shared.clone(), bounded))
         .fallback(unknown_path)

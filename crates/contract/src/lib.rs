@@ -10,6 +10,7 @@ mod documents;
 mod entities;
 pub mod make;
 mod reopening;
+mod tokens;
 
 use std::{future::Future, pin::Pin};
 
@@ -30,7 +31,7 @@ use cases;
 
 /// Every port of a store: `open` gives an empty one for each case.
 pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
-    for case in [entities::CASES, documents::CASES, deliveries::CASES].concat() {
+    for case in [entities::CASES, documents::CASES, deliveries::CASES, tokens::CASES].concat() {
         println!("  {}", case.name);
         let store = open().await;
         (case.run)(store.clone()).await;

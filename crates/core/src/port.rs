@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    DocumentNumber, OutletId, Result, Sequence, StreamId,
+    DocumentNumber, OutletId, Result, Sequence, StreamId, TokenId,
     document::{Change, DocumentWrite, Progress, Standing, Version, Written},
     outlet::{Outlet, Revisions},
     stream::Stream,
+    token::Token,
     url::DocumentUrl,
 };
 
@@ -23,6 +24,7 @@ pub struct Store {
     pub outlets: Arc<dyn Outlets>,
     pub documents: Arc<dyn Documents>,
     pub deliveries: Arc<dyn Deliveries>,
+    pub tokens: Arc<dyn Tokens>,
     pub engine: Arc<dyn Engine>,
 }
 
@@ -182,4 +184,16 @@ pub trait Deliveries: Send + Sync {
 
     /// Where each outlet after `after` stands, in id order: what a node reads when it takes up its work.
     async fn standings(&self, after: Option<OutletId>, limit: usize) -> Result<Vec<Standing>>;
+}
+
+#[async_trait]
+pub trait Tokens: Send + Sync {
+    /// Adds the token; `Conflict` if the id is taken.
+    async fn insert(&self, token: &Token) -> Result<()>;
+
+    /// All tokens after `after`, in id order.
+    async fn page(&self, after: Option<TokenId>, limit: usize) -> Result<Vec<Token>>;
+
+    /// Removes the token; `NotFound` if it is not there.
+    async fn delete(&self, id: TokenId) -> Result<()>;
 }

@@ -14,8 +14,10 @@ mod spread;
 pub mod supervisor;
 mod sweeper;
 mod tail;
+mod tokens;
 
 pub use intake::{DocumentNews, IntakeError};
 pub use node::{Created, NewOutlet, NewStream, Node, Page, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;
+pub use tokens::{NewToken, Tokens};

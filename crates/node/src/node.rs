@@ -27,6 +27,7 @@ use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
     sweeper::Sweeper,
+    tokens::Tokens,
 };
 
 /// Rows read at once while a node starts.
@@ -38,6 +39,7 @@ pub struct Node {
     registry: Arc<Registry>,
     intake: Intake,
     delivery: Delivery,
+    tokens: Tokens,
     sweeper_stop: CancellationToken,
     /// Changes to streams and outlets happen one after another, so that memory and store agree.
     administration: Mutex<()>,
@@ -112,6 +114,7 @@ impl Node {
         load_streams(&store, &registry).await?;
         let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
+        let tokens = Tokens::load(store.tokens.clone()).await?;
         let sweeper = Sweeper {
             documents: store.documents.clone(),
             retention: settings.retention,
@@ -125,6 +128,7 @@ impl Node {
             registry,
             intake,
             delivery,
+            tokens,
             sweeper_stop,
             administration: Mutex::new(()),
             started_at: clock::now(),
@@ -136,6 +140,10 @@ impl Node {
         self.sweeper_stop.cancel();
         self.delivery.stop().await;
         self.store.engine.close().await
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     pub fn status(&self) -> Status {

@@ -1,9 +1,10 @@
 //! How rows are laid out.
 //!
 //! Rows of the hot path (heads, changes, versions, cursors, retries) are binary and start with a byte that names their
-//! layout. Streams and outlets are JSON: they are few, change seldom, and grow new members.
+//! layout. Streams, outlets and tokens are JSON: they are few, change seldom, and grow new members.
 
 mod outlet;
+mod token;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flare_core::{
@@ -20,6 +21,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
+pub(crate) use self::token::{decode_token, encode_token};
 use crate::{KeyValue, Table, keys};
 
 const LAYOUT: u8 = 1;
