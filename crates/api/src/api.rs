@@ -28,7 +28,7 @@ use tower::Service;
 
 use crate::{
     access::Caller,
-    audit,
+    audit::Audit,
     error::{self, ApiError},
     guard::Guard,
     request_id::{self, RequestId},
@@ -84,13 +84,11 @@ impl Api {
     {
         let name = RequestName { method: request.method().clone(), uri: request.uri().clone() };
         let id = RequestId::sent(request.headers());
-        let mut caller = Caller::default();
-        let response = AssertUnwindSafe(self.respond(request, peer, &mut caller)).catch_unwind().await;
+        let mut audit = Audit::of(&name, id.as_ref(), peer);
+        let response = AssertUnwindSafe(self.respond(request, peer, &mut audit.caller)).catch_unwind().await;
         let response = response.unwrap_or_else(|_| Err(ApiError::internal("a handler panicked")));
         let response = finish(response, id, &name);
-        if audit::concerns(&name.method, &name.uri) {
-            audit::record(&name, &caller, peer, &response);
-        }
+        audit.close(&response);
         response
     }
 
@@ -188,7 +186,7 @@ fn preflight() -> Response {
 /// A request in the log.
 pub(crate) struct RequestName {
     pub method: Method,
-    uri: Uri,
+    pub uri: Uri,
 }
 
 impl RequestName {

@@ -67,10 +67,11 @@ fn read_resources(ids: &[String], exists: impl Fn(StreamId) -> bool) -> Result<V
         let known = id.parse().ok().filter(|stream| exists(*stream));
         let field = format!("resources[{index}]");
         let stream = known.ok_or_else(|| Refusal::of(&field, id, "the id of a resource that is there"))?;
-        if !streams.contains(&stream) {
-            streams.push(stream);
-        }
+        streams.push(stream);
     }
+    // In the order of lists, each once.
+    streams.sort();
+    streams.dedup();
     Ok(streams)
 }
 
