@@ -1,7 +1,7 @@
 //! What a caller may do. Who it is was found out by the guard; here its rights are held against method and path.
 //!
-//! The lines are drawn by the path and not in the handlers, so that a new route has a rule before it has a handler: what
-//! is not named here needs `admin` to be written, and is out of reach of a token that is bound to resources.
+//! The lines are drawn by the path and not in the handlers, so that a new route has a rule before it has a handler:
+//! what is not named here needs `admin` to be written, and is out of reach of a token that is bound to resources.
 
 use std::{fmt, sync::Arc};
 

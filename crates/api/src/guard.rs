@@ -118,8 +118,8 @@ impl Guard {
             return Ok(Caller::Configured);
         }
         let Some(token) = (self.issued)(text) else {
-            let detail = "the token in `Authorization` is unknown: it was revoked, or it is neither one that `flare token \
-                          create` showed nor one of `security.tokens`";
+            let detail = "the token in `Authorization` is unknown: it was revoked, or it is neither one that `flare \
+                          token create` showed nor one of `security.tokens`";
             return Err(ApiError::unauthorized(detail));
         };
         match token.expires_at {
@@ -201,8 +201,8 @@ fn token_needed(claims: &Claims<'_>, is_loopback: bool, peer: IpAddr) -> ApiErro
     };
     let seen = if claims.authorization.is_some() { "`Authorization` holds no bearer token; " } else { "" };
     ApiError::unauthorized(format!(
-        "the request needs a token, because {from}: {seen}send `Authorization: Bearer <token>`, with a token that `flare \
-         token create` made on the server's machine or one of `security.tokens`"
+        "the request needs a token, because {from}: {seen}send `Authorization: Bearer <token>`, with a token that \
+         `flare token create` made on the server's machine or one of `security.tokens`"
     ))
 }
 

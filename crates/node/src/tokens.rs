@@ -1,5 +1,5 @@
-//! The tokens of the API in memory: what every request with a token is held against. Kept right by the writes, filled from
-//! the store at start.
+//! The tokens of the API in memory: what every request with a token is held against. Kept right by the writes, filled
+//! from the store at start.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -94,7 +94,8 @@ impl Tokens {
     /// The token of this text, expired or not.
     pub fn presented(&self, text: &[u8]) -> Option<Arc<Token>> {
         let token = TokenText::id_in(text).and_then(|id| self.get(id));
-        // An unknown id takes as long as a known one with a wrong secret: it is compared with what is no digest of any text.
+        // An unknown id takes as long as a known one with a wrong secret: it is compared with what no text has as its
+        // digest.
         let expected = token.as_ref().map_or([0; 32], |token| token.digest);
         constant_time::verify_slices_are_equal(&sha256(text), &expected).ok()?;
         token

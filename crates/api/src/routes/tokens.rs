@@ -47,12 +47,13 @@ fn no_token(id: TokenId) -> ApiError {
 
 /// Makes a token.
 ///
-/// The answer shows the `token` itself, this once: the server keeps only a digest of it. So every request makes a new one,
-/// with or without an `Idempotency-Key`.
+/// The answer shows the `token` itself, this once: the server keeps only a digest of it. So every request makes a new
+/// one, with or without an `Idempotency-Key`.
 #[utoipa::path(post, path = "/tokens", operation_id = "createToken", tag = "tokens",
     request_body = NewToken,
     responses(
-        (status = 201, description = "It is there", body = Token, headers(("Location" = String, description = "Its path"))),
+        (status = 201, description = "It is there", body = Token, headers(
+            ("Location" = String, description = "Its path"))),
         (status = 409, description = "There are too many tokens", body = error::ErrorAnswer),
         (status = 422, description = "A value cannot be", body = error::ErrorAnswer),
         Described))]
