@@ -76,6 +76,9 @@ enum Command {
     /// List, show, write, delete and bulk load documents
     #[command(visible_alias = "document")]
     Documents(client::Documents),
+    /// Create, list, show and revoke tokens of the API
+    #[command(visible_alias = "tokens")]
+    Token(client::Tokens),
     /// Write one document
     Put(client::Put),
     /// Print the version
@@ -146,6 +149,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Resources(resources) => block_on(resources.run()),
         Command::Subscriptions(subscriptions) => block_on(subscriptions.run()),
         Command::Documents(documents) => block_on(documents.run()),
+        Command::Token(tokens) => block_on(tokens.run()),
         Command::Put(put) => block_on(put.run()),
         Command::Version(version) => run_version(&version),
     }

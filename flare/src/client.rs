@@ -9,6 +9,7 @@ mod options;
 mod resources;
 mod subscriptions;
 mod table;
+mod tokens;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,6 +27,7 @@ pub use error::Error;
 pub use options::{Options, ServerUrl, Token};
 pub use resources::Resources;
 pub use subscriptions::Subscriptions;
+pub use tokens::Tokens;
 
 use crate::terminal;
 use table::Column;

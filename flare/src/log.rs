@@ -32,7 +32,9 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Error => LevelFilter::ERROR,
     };
     // A target is a prefix: this names `flare` and all `flare_…` crates.
-    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("flare", level)
+    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("flare", level);
+    // Who changed what is told at every level.
+    targets.with_target("audit", LevelFilter::INFO.max(level))
 }
 
 fn lines<W>(format: LogFormat, writer: W, is_terminal: bool) -> Box<dyn Layer<Registry> + Send + Sync>

@@ -31,12 +31,16 @@ values = ["{resource}"]
 [dictionaries.subscriptions]
 values = ["{subscription}"]
 
+[dictionaries.tokens]
+values = ["{token}"]
+
 [dictionaries.documents]
 values = ["http://api.company.com/users/0", "http://api.company.com/users/1", "http://api.company.com/users/new"]
 
 [parameters]
 "path.id" = {{ dictionary = "resources", probability = 0.7 }}
 "path.sid" = {{ dictionary = "subscriptions", probability = 0.7 }}
+"path.tid" = {{ dictionary = "tokens", probability = 0.7 }}
 "path.url" = {{ dictionary = "documents", probability = 0.7 }}
 """
 
@@ -66,7 +70,8 @@ def fill(base):
         subscribed = flare_server.call(base, "POST", f"/resources/{made['id']}/subscriptions", subscription)
     for number in range(5):
         flare_server.call(base, "PUT", f"/documents/http://api.company.com/users/{number}", {"revision": 1})
-    return {"resource": made["id"], "subscription": subscribed["id"]}
+    token = flare_server.call(base, "POST", "/tokens", {"name": "one", "scope": "read"})
+    return {"resource": made["id"], "subscription": subscribed["id"], "token": token["id"]}
 
 
 def explore(base, config, arguments):

@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use flare_core::TokenId;
 use flare_node::{Node, Supervisor};
 use futures_util::FutureExt;
 use http::{
@@ -19,12 +20,15 @@ use http::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, RETRY_AFTER, VARY,
     },
+    request::Parts,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::{
+    access::Caller,
+    audit::Audit,
     error::{self, ApiError},
     guard::Guard,
     request_id::{self, RequestId},
@@ -62,7 +66,11 @@ impl Shared {
 
 impl Api {
     pub fn new(node: Arc<Node>, settings: ApiSettings, supervisor: Supervisor, stop: CancellationToken) -> Self {
-        let guard = Guard::new(&settings);
+        let issued = {
+            let node = node.clone();
+            move |text: &[u8]| node.tokens().presented(text)
+        };
+        let guard = Guard::new(&settings, Box::new(issued));
         let connections = Arc::new(Semaphore::new(settings.connections_max));
         let shared = Arc::new(Shared { node, settings, guard, supervisor, stop, connections });
         Self { router: routes::router(shared.clone()), shared }
@@ -76,40 +84,47 @@ impl Api {
     {
         let name = RequestName { method: request.method().clone(), uri: request.uri().clone() };
         let id = RequestId::sent(request.headers());
-        let response = AssertUnwindSafe(self.respond(request, peer)).catch_unwind().await;
+        let mut audit = Audit::of(&name, id.as_ref(), peer);
+        let response = AssertUnwindSafe(self.respond(request, peer, &mut audit.caller)).catch_unwind().await;
         let response = response.unwrap_or_else(|_| Err(ApiError::internal("a handler panicked")));
-        finish(response, id, &name)
+        let response = finish(response, id, &name);
+        audit.close(&response);
+        response
     }
 
-    async fn respond<B>(&self, request: Request<B>, peer: IpAddr) -> Result<Response, ApiError>
+    /// Says who called in `caller`, as soon as it is known.
+    async fn respond<B>(&self, request: Request<B>, peer: IpAddr, caller: &mut Caller) -> Result<Response, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
         let (head, body) = request.into_parts();
         let admission = self.shared.guard.admit(&head, peer)?;
+        *caller = admission.caller;
         if let Some(origin) = admission.origin {
             let mut response = if admission.is_preflight {
                 preflight()
             } else {
-                self.dispatch(head, body).await.unwrap_or_else(IntoResponse::into_response)
+                self.dispatch(caller, head, body).await.unwrap_or_else(IntoResponse::into_response)
             };
             response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
             response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
             return Ok(response);
         }
-        self.dispatch(head, body).await
+        self.dispatch(caller, head, body).await
     }
 
-    async fn dispatch<B>(&self, head: http::request::Parts, body: B) -> Result<Response, ApiError>
+    async fn dispatch<B>(&self, caller: &Caller, mut head: Parts, body: B) -> Result<Response, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
+        caller.check(&head, &self.shared.node)?;
         if head.uri.path().starts_with(documents::PREFIX) {
             return documents::answer(&self.shared, &head, body).await;
         }
+        head.extensions.insert(caller.clone());
         let request = Request::from_parts(head, Body::new(body));
         let mut router = self.router.clone();
         match Service::<Request<Body>>::call(&mut router, request).await {
@@ -169,13 +184,24 @@ fn preflight() -> Response {
 }
 
 /// A request in the log.
-struct RequestName {
-    method: Method,
-    uri: Uri,
+pub(crate) struct RequestName {
+    pub method: Method,
+    pub uri: Uri,
+}
+
+impl RequestName {
+    /// Without the query, and without what should be the id of a token but could be the token itself.
+    pub fn path(&self) -> &str {
+        let path = self.uri.path();
+        match path.strip_prefix("/tokens/") {
+            Some(id) if id.parse::<TokenId>().is_err() => "/tokens/[hidden]",
+            _ => path,
+        }
+    }
 }
 
 impl fmt::Display for RequestName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, self.uri.path())
+        write!(f, "{} {}", self.method, self.path())
     }
 }

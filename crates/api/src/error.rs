@@ -51,20 +51,24 @@ codes! {
     UNAUTHORIZED = UNAUTHORIZED, "request.unauthorized", "A token is needed";
     HOST_REFUSED = FORBIDDEN, "request.host-refused", "This Host is not served";
     ORIGIN_REFUSED = FORBIDDEN, "request.origin-refused", "This Origin may not call";
+    FORBIDDEN = FORBIDDEN, "security.forbidden", "The token may not do this";
     NOT_FOUND = NOT_FOUND, "request.not-found", "No such path";
     RESOURCE_NOT_FOUND = NOT_FOUND, "resource.not-found", "No such resource";
     SUBSCRIPTION_NOT_FOUND = NOT_FOUND, "subscription.not-found", "No such subscription";
     DOCUMENT_NOT_FOUND = NOT_FOUND, "document.not-found", "No such document";
+    TOKEN_NOT_FOUND = NOT_FOUND, "token.not-found", "No such token";
     METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "request.method-not-allowed", "The path does not take this method";
     TOO_SLOW = REQUEST_TIMEOUT, "request.too-slow", "The body came too slowly";
     RESOURCE_CONFLICT = CONFLICT, "resource.conflict", "It clashes with what is there";
     SUBSCRIPTION_CONFLICT = CONFLICT, "subscription.conflict", "It clashes with what is there";
+    TOKEN_CONFLICT = CONFLICT, "token.conflict", "It clashes with what is there";
     TOO_LARGE = PAYLOAD_TOO_LARGE, "request.too-large", "The body is too large";
     BATCH_TOO_LARGE = PAYLOAD_TOO_LARGE, "request.batch-too-large", "The batch has too many documents";
     URL_TOO_LONG = URI_TOO_LONG, "request.url-too-long", "The URL is too long";
     UNSUPPORTED_TYPE = UNSUPPORTED_MEDIA_TYPE, "request.unsupported-media-type", "The body has the wrong type";
     RESOURCE_INVALID = UNPROCESSABLE_ENTITY, "resource.invalid", "The resource cannot be as described";
     SUBSCRIPTION_INVALID = UNPROCESSABLE_ENTITY, "subscription.invalid", "The subscription cannot be as described";
+    TOKEN_INVALID = UNPROCESSABLE_ENTITY, "token.invalid", "The token cannot be as described";
     DOCUMENT_INVALID = UNPROCESSABLE_ENTITY, "document.invalid", "The document cannot be taken";
     DOCUMENT_CHANGE = UNPROCESSABLE_ENTITY, "document.invalid-change", "The field that shows a change is unreadable";
     NONE_ACCEPTED = UNPROCESSABLE_ENTITY, "documents.none-accepted", "No document was accepted";
@@ -170,6 +174,7 @@ pub enum Subject {
     Resource,
     Subscription,
     Document,
+    Token,
 }
 
 /// The table: kinds of the node's errors to codes of the API.
@@ -177,10 +182,13 @@ fn code_of(kind: ErrorKind, subject: Subject) -> Code {
     match (kind, subject) {
         (ErrorKind::NotFound, Subject::Resource | Subject::Document) => RESOURCE_NOT_FOUND,
         (ErrorKind::NotFound, Subject::Subscription) => SUBSCRIPTION_NOT_FOUND,
+        (ErrorKind::NotFound, Subject::Token) => TOKEN_NOT_FOUND,
         (ErrorKind::Conflict, Subject::Resource | Subject::Document) => RESOURCE_CONFLICT,
         (ErrorKind::Conflict, Subject::Subscription) => SUBSCRIPTION_CONFLICT,
+        (ErrorKind::Conflict, Subject::Token) => TOKEN_CONFLICT,
         (ErrorKind::Invalid, Subject::Resource | Subject::Subscription) => KEY_REUSED,
         (ErrorKind::Invalid, Subject::Document) => DOCUMENT_INVALID,
+        (ErrorKind::Invalid, Subject::Token) => TOKEN_INVALID,
         (ErrorKind::Unavailable, _) => UNAVAILABLE,
         (ErrorKind::Internal, _) => INTERNAL,
     }

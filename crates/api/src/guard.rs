@@ -5,12 +5,15 @@
 //! browser shows, whose `Origin` or (with a rebound DNS name) `Host` is foreign. Sizes of URL and headers are checked
 //! in the same pass, since it is the pass over the headers.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use aws_lc_rs::{constant_time, digest};
+use flare_core::token::Token;
 use http::{HeaderMap, HeaderValue, Method, request::Parts};
+use jiff::Timestamp;
 
 use crate::{
+    access::Caller,
     error::{self, ApiError},
     settings::ApiSettings,
 };
@@ -18,8 +21,13 @@ use crate::{
 /// What HTTP/2 counts for a header besides its name and value; about what it costs to hold one.
 const HEADER_OVERHEAD_BYTES: usize = 32;
 
+/// Finds a token that this server made by its text.
+type Issued = dyn Fn(&[u8]) -> Option<Arc<Token>> + Send + Sync;
+
 pub(crate) struct Guard {
+    /// Those of the configuration.
     tokens: Vec<[u8; 32]>,
+    issued: Box<Issued>,
     hosts: Vec<String>,
     origins: Vec<String>,
     header_bytes_max: usize,
@@ -29,6 +37,7 @@ pub(crate) struct Guard {
 /// A request that may go on.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
+    pub caller: Caller,
     /// The listed web origin that the request came from.
     pub origin: Option<HeaderValue>,
     /// A browser only asks whether it may call.
@@ -46,9 +55,10 @@ struct Claims<'r> {
 }
 
 impl Guard {
-    pub fn new(settings: &ApiSettings) -> Self {
+    pub fn new(settings: &ApiSettings, issued: Box<Issued>) -> Self {
         Self {
             tokens: settings.tokens.clone(),
+            issued,
             hosts: settings.hosts.clone(),
             origins: settings.origins.clone(),
             header_bytes_max: settings.header_bytes_max,
@@ -64,14 +74,10 @@ impl Guard {
         }
         let listed = claims.origin.filter(|origin| self.is_listed(origin));
         if listed.is_some() && is_preflight(&head.method, &head.headers) {
-            return Ok(Admission { origin: listed.cloned(), is_preflight: true });
+            return Ok(Admission { origin: listed.cloned(), is_preflight: true, ..Admission::default() });
         }
-        let has_token = claims.authorization.is_some_and(|value| self.knows_token(value));
-        let is_local = peer.to_canonical().is_loopback() && !claims.is_proxied;
-        if !has_token && !is_local {
-            return Err(self.unauthorized(&claims, peer));
-        }
-        if !has_token {
+        let caller = self.identify(&claims, peer)?;
+        if matches!(caller, Caller::Local) {
             self.check_host(claims.host)?;
         }
         if let Some(origin) = claims.origin
@@ -80,7 +86,7 @@ impl Guard {
         {
             return Err(origin_refused(origin));
         }
-        Ok(Admission { origin: listed.cloned(), is_preflight: false })
+        Ok(Admission { caller, origin: listed.cloned(), is_preflight: false })
     }
 
     fn check_sizes(&self, head: &Parts, claims: &Claims<'_>) -> Result<(), ApiError> {
@@ -97,27 +103,40 @@ impl Guard {
         Ok(())
     }
 
-    fn knows_token(&self, authorization: &HeaderValue) -> bool {
-        let Some(token) = bearer(authorization) else { return false };
-        let digest = digest::digest(&digest::SHA256, token);
+    /// A token that is sent counts, also from this machine: whoever sends one wants its rights, and no more.
+    fn identify(&self, claims: &Claims<'_>, peer: IpAddr) -> Result<Caller, ApiError> {
+        let is_loopback = peer.to_canonical().is_loopback();
+        match claims.authorization.and_then(bearer) {
+            Some(token) => self.holder(token),
+            None if is_loopback && !claims.is_proxied => Ok(Caller::Local),
+            None => Err(token_needed(claims, is_loopback, peer)),
+        }
+    }
+
+    fn holder(&self, text: &[u8]) -> Result<Caller, ApiError> {
+        if self.is_configured(text) {
+            return Ok(Caller::Configured);
+        }
+        let Some(token) = (self.issued)(text) else {
+            let detail = "the token in `Authorization` is unknown: it was revoked, or it is neither one that `flare \
+                          token create` showed nor one of `security.tokens`";
+            return Err(ApiError::unauthorized(detail));
+        };
+        match token.expires_at {
+            Some(end) if token.is_expired(Timestamp::now()) => {
+                let detail = format!("the token {:?} ({}) expired at {end}; make a new one", token.name, token.id);
+                Err(ApiError::unauthorized(detail))
+            }
+            _ => Ok(Caller::Holder(token)),
+        }
+    }
+
+    fn is_configured(&self, text: &[u8]) -> bool {
+        let digest = digest::digest(&digest::SHA256, text);
         // Every token is compared, so that the time does not tell which one came close.
         self.tokens
             .iter()
             .fold(false, |known, token| constant_time::verify_slices_are_equal(digest.as_ref(), token).is_ok() | known)
-    }
-
-    fn unauthorized(&self, claims: &Claims<'_>, peer: IpAddr) -> ApiError {
-        let from = if peer.to_canonical().is_loopback() {
-            "it came through a proxy and counts as remote".to_owned()
-        } else {
-            format!("it came from {peer}")
-        };
-        let wanted = match (claims.authorization, self.tokens.is_empty()) {
-            (_, true) => "the server has no token, so only its own machine may call; add one to `security.tokens`",
-            (Some(_), false) => "the token in `Authorization` is not one of `security.tokens`",
-            (None, false) => "send one of `security.tokens` as `Authorization: Bearer <token>`",
-        };
-        ApiError::unauthorized(format!("the request needs a token, because {from}: {wanted}"))
     }
 
     /// Addresses cannot be rebound to another server by DNS; names can, so they must be known.
@@ -172,6 +191,19 @@ impl<'r> Claims<'r> {
         }
         claims
     }
+}
+
+fn token_needed(claims: &Claims<'_>, is_loopback: bool, peer: IpAddr) -> ApiError {
+    let from = if is_loopback {
+        "it came through a proxy and counts as remote".to_owned()
+    } else {
+        format!("it came from {peer}")
+    };
+    let seen = if claims.authorization.is_some() { "`Authorization` holds no bearer token; " } else { "" };
+    ApiError::unauthorized(format!(
+        "the request needs a token, because {from}: {seen}send `Authorization: Bearer <token>`, with a token that \
+         `flare token create` made on the server's machine or one of `security.tokens`"
+    ))
 }
 
 fn bearer(authorization: &HeaderValue) -> Option<&[u8]> {

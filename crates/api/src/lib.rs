@@ -3,7 +3,9 @@
 //! It knows the node's facade and HTTP. It does not know the configuration file, the engines, or how deliveries are
 //! made. [`serve`] is what the binary calls; [`Api`] answers one request and is what tests call.
 
+mod access;
 mod api;
+mod audit;
 mod body;
 mod connection;
 pub mod error;

@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, life, overview, passive, replay, resources, subscriptions},
+    routes::{bulk, documents, life, overview, passive, replay, resources, subscriptions, tokens},
     settings::ApiSettings,
     wire::duration,
 };
@@ -33,6 +33,7 @@ use crate::{
         (name = "resources", description = "Sets of documents that services publish."),
         (name = "subscriptions", description = "Clients of a resource: where, when and how they are told."),
         (name = "documents", description = "JSON documents, named by their URLs."),
+        (name = "tokens", description = "Who may call from elsewhere, and what they may do. Needs the scope `admin`."),
         (name = "node", description = "What the node says about itself."),
     ),
     paths(
@@ -43,6 +44,7 @@ use crate::{
         replay::start, replay::show, replay::cancel,
         passive::demand, passive::add_demand, passive::pull, passive::ack, passive::nack, passive::extend,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
+        tokens::create, tokens::list, tokens::show, tokens::revoke,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,
     ),
     components(schemas(ErrorAnswer)),
@@ -109,7 +111,10 @@ pub(crate) struct Asked;
 
 impl IntoResponses for Asked {
     fn responses() -> Responses {
-        let own = errors(&[(401, "A token is needed"), (403, "The Host or the Origin is refused")]);
+        let own = errors(&[
+            (401, "A token is needed"),
+            (403, "The Host or the Origin is refused, or the token may not do this"),
+        ]);
         with(own, Always::responses())
     }
 }

@@ -11,6 +11,7 @@ pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const BYTES_MAX: usize = 128;
 
 /// The client's id, if it sent a sane one; otherwise an id is made when it is first needed, which is for an error.
+#[derive(Clone)]
 pub(crate) enum RequestId {
     Sent(HeaderValue),
     Made(Uuid),

@@ -8,6 +8,7 @@ pub(crate) mod passive;
 pub(crate) mod replay;
 pub(crate) mod resources;
 pub(crate) mod subscriptions;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
@@ -56,6 +57,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             get(subscriptions::show).put(subscriptions::update).delete(subscriptions::delete),
         )
         .merge(subscription_routes())
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{tid}", get(tokens::show).delete(tokens::revoke))
         .route(bulk::PATH, post(bulk::write))
         .route_layer(from_fn_with_state(shared.clone(), bounded))
         .fallback(unknown_path)

@@ -7,3 +7,4 @@ pub(crate) mod lab;
 mod overview;
 mod resources;
 mod subscriptions;
+mod tokens;

@@ -18,6 +18,7 @@ pub(crate) mod passive;
 pub(crate) mod replay;
 pub(crate) mod resource;
 pub(crate) mod subscription;
+pub(crate) mod token;
 
 /// A value that cannot be: the field, the value and what is allowed. Which thing it spoils is known to the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,6 +11,7 @@ mod documents;
 mod entities;
 pub mod make;
 mod reopening;
+mod tokens;
 
 use std::{future::Future, pin::Pin};
 
@@ -31,7 +32,8 @@ use cases;
 
 /// Every port of a store: `open` gives an empty one for each case.
 pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
-    for case in [entities::CASES, documents::CASES, deliveries::CASES, delivery_log::CASES].concat() {
+    let suites = [entities::CASES, documents::CASES, deliveries::CASES, delivery_log::CASES, tokens::CASES];
+    for case in suites.concat() {
         println!("  {}", case.name);
         let store = open().await;
         (case.run)(store.clone()).await;

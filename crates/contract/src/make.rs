@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use bytes::Bytes;
 use flare_core::{
-    OutletId, Sequence, StreamId,
+    OutletId, Sequence, StreamId, TokenId,
     change::{ChangeRule, FieldPath},
     document::{Change, DocumentWrite, WriteBody, Written, WrittenChange},
     outlet::{
@@ -17,6 +17,7 @@ use flare_core::{
     revision::{Revision, RevisionFormat},
     stream::Stream,
     template::Template,
+    token::{Scope, Token},
     url::DocumentUrl,
 };
 use jiff::Timestamp;
@@ -104,6 +105,25 @@ pub async fn stored_outlet(store: &Store, stream: &Stream) -> Outlet {
     let outlet = outlet(stream, store.documents.head());
     assert_eq!(store.outlets.insert(&outlet, None).await.unwrap(), Inserted::New);
     outlet
+}
+
+pub fn token() -> Token {
+    Token {
+        id: TokenId::generate(),
+        name: "nightly import".into(),
+        scope: Scope::Write,
+        streams: vec![StreamId::generate(), StreamId::generate()],
+        digest: std::array::from_fn(|n| n as u8),
+        created_at: at(3),
+        expires_at: Some(at(4)),
+    }
+}
+
+/// A token that is in the store.
+pub async fn stored_token(store: &Store) -> Token {
+    let token = token();
+    store.tokens.insert(&token).await.unwrap();
+    token
 }
 
 pub fn url(name: &str) -> DocumentUrl {

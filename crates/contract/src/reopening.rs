@@ -22,6 +22,7 @@ async fn everything_is_there_after<F: Future<Output = Store>>(open: &impl Fn(usi
     let store = open(data).await;
     let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
     let outlet = make::stored_outlet(&store, &stream).await.id;
+    let token = make::stored_token(&store).await;
     let version = Version { sequence: Sequence(1), revision: Revision::new(1), deleted: false };
     let number = DocumentNumber(1);
     store.deliveries.record(vec![Progress::Version { outlet, number, version }]).await.unwrap();
@@ -37,6 +38,7 @@ async fn everything_is_there_after<F: Future<Output = Store>>(open: &impl Fn(usi
     let store = open(data).await;
     assert_eq!(store.documents.head(), head);
     assert_eq!(store.streams.page(None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.tokens.page(None, 10).await.unwrap(), [token]);
     for name in 0..10 {
         let read = store.documents.get(stream.id, &make::url(&name.to_string())).await.unwrap().unwrap();
         assert_eq!(read.revision, Revision::new(if name == 0 { 90 } else { 90 + name }));

@@ -49,6 +49,10 @@ uuid_id! {
     /// Names an outlet: a subscription or a producer.
     OutletId
 }
+uuid_id! {
+    /// Names a token of the API.
+    TokenId
+}
 
 impl OutletId {
     /// The slot of `slots` that this outlet belongs to; the unit of work that one node owns at a time.

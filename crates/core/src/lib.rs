@@ -19,7 +19,8 @@ pub mod retry;
 pub mod revision;
 pub mod stream;
 pub mod template;
+pub mod token;
 pub mod url;
 
 pub use error::{Error, ErrorKind, Result};
-pub use id::{DocumentNumber, OutletId, Sequence, StreamId};
+pub use id::{DocumentNumber, OutletId, Sequence, StreamId, TokenId};

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    DocumentNumber, OutletId, Result, Sequence, StreamId,
+    DocumentNumber, OutletId, Result, Sequence, StreamId, TokenId,
     delivery::{AttemptQuery, AttemptRecord, Behind, DeadLetter},
     document::{Change, DocumentWrite, Progress, Standing, Version, Written},
     outlet::{Outlet, Revisions},
     replay::Replay,
     stream::Stream,
+    token::Token,
     url::DocumentUrl,
 };
 
@@ -25,6 +26,7 @@ pub struct Store {
     pub outlets: Arc<dyn Outlets>,
     pub documents: Arc<dyn Documents>,
     pub deliveries: Arc<dyn Deliveries>,
+    pub tokens: Arc<dyn Tokens>,
     pub engine: Arc<dyn Engine>,
 }
 
@@ -223,4 +225,16 @@ pub trait Deliveries: Send + Sync {
 
     /// All replays under way.
     async fn replays(&self) -> Result<Vec<Replay>>;
+}
+
+#[async_trait]
+pub trait Tokens: Send + Sync {
+    /// Adds the token; `Conflict` if the id is taken.
+    async fn insert(&self, token: &Token) -> Result<()>;
+
+    /// All tokens after `after`, in id order.
+    async fn page(&self, after: Option<TokenId>, limit: usize) -> Result<Vec<Token>>;
+
+    /// Removes the token; `NotFound` if it is not there.
+    async fn delete(&self, id: TokenId) -> Result<()>;
 }

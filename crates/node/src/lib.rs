@@ -14,9 +14,11 @@ mod spread;
 pub mod supervisor;
 mod sweeper;
 mod tail;
+mod tokens;
 
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
 pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;
+pub use tokens::{NewToken, Tokens};

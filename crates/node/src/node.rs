@@ -37,6 +37,7 @@ use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
     sweeper::Sweeper,
+    tokens::Tokens,
 };
 
 /// Rows read at once while a node starts.
@@ -52,6 +53,7 @@ pub struct Node {
     settings: Settings,
     supervisor: Supervisor,
     stop: CancellationToken,
+    tokens: Tokens,
     /// Changes to streams and outlets happen one after another, so that memory and store agree.
     administration: Mutex<()>,
     started_at: Timestamp,
@@ -125,6 +127,7 @@ impl Node {
         load_streams(&store, &registry).await?;
         let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
+        let tokens = Tokens::load(store.tokens.clone()).await?;
         let sweeper = Sweeper {
             store: store.clone(),
             retention: settings.retention,
@@ -143,6 +146,7 @@ impl Node {
             settings: settings.clone(),
             supervisor: supervisor.clone(),
             stop: stop.clone(),
+            tokens,
             administration: Mutex::new(()),
             started_at: clock::now(),
         });
@@ -157,6 +161,10 @@ impl Node {
         self.stop.cancel();
         self.delivery.stop().await;
         self.store.engine.close().await
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     pub fn status(&self) -> Status {

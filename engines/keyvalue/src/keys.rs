@@ -1,7 +1,7 @@
 //! How keys are laid out. Ids are fixed in length, numbers big-endian, so that byte order is the order wanted.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use flare_core::{DocumentNumber, OutletId, Sequence, StreamId, url::DocumentUrl};
+use flare_core::{DocumentNumber, OutletId, Sequence, StreamId, TokenId, url::DocumentUrl};
 use jiff::Timestamp;
 
 pub(crate) const FORMAT: &[u8] = b"format";
@@ -15,6 +15,7 @@ pub(crate) const COUNTS: &[u8] = b"c\0";
 pub(crate) const PURGES: &[u8] = b"p\0";
 pub(crate) const CLOCK: &[u8] = b"t\0";
 pub(crate) const REPLAYS: &[u8] = b"r\0";
+pub(crate) const TOKENS: &[u8] = b"k\0";
 
 fn join(parts: &[&[u8]]) -> Bytes {
     let mut key = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
@@ -32,6 +33,10 @@ pub(crate) fn outlet(id: OutletId) -> Bytes {
 
 pub(crate) fn replay(outlet: OutletId) -> Bytes {
     join(&[REPLAYS, outlet.as_bytes()])
+}
+
+pub(crate) fn token(id: TokenId) -> Bytes {
+    join(&[TOKENS, id.as_bytes()])
 }
 
 pub(crate) fn idempotency(key: &str) -> Bytes {

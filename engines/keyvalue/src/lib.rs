@@ -20,6 +20,7 @@ mod outlets;
 mod recent;
 mod rows;
 mod streams;
+mod tokens;
 mod transaction;
 mod writer;
 
@@ -36,7 +37,7 @@ use writer::Writer;
 /// A map of the store. Each is ordered by key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Table {
-    /// Streams, outlets, idempotency keys, counters, the format.
+    /// Streams, outlets, tokens, idempotency keys, counters, the format.
     Meta,
     /// (stream, URL) → number, sequence and revision of the newest change.
     Heads,
@@ -157,6 +158,7 @@ pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
         outlets: store.clone(),
         documents: store.clone(),
         deliveries: store.clone(),
+        tokens: store.clone(),
         engine: store,
     })
 }

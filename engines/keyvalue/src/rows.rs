@@ -1,10 +1,11 @@
 //! How rows are laid out.
 //!
 //! Rows of the hot path (heads, changes, versions, cursors, retries) are binary and start with a byte that names their
-//! layout. Streams and outlets are JSON: they are few, change seldom, and grow new members.
+//! layout. Streams, outlets and tokens are JSON: they are few, change seldom, and grow new members.
 
 mod delivery;
 mod outlet;
+mod token;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flare_core::{
@@ -24,6 +25,7 @@ pub(crate) use self::delivery::{
     decode_attempts, decode_dead_letter, decode_replay, encode_attempts, encode_dead_letter, encode_replay,
 };
 pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
+pub(crate) use self::token::{decode_token, encode_token};
 use crate::{KeyValue, Table, keys};
 
 const LAYOUT: u8 = 1;

@@ -39,7 +39,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     if !config.http.addr.is_loopback() && config.security.tokens.is_empty() {
         warnings.push(format!(
             "http.addr {} can be reached from other machines but security.tokens is empty: requests from elsewhere than \
-             this machine will be refused",
+             this machine will be refused, unless they have a token of `flare token create`",
             config.http.addr
         ));
     }

@@ -42,7 +42,7 @@ pub struct Config {
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Http {
     /// The address to listen on, `host:port`. Without a host, as in ":8080", on all interfaces; requests from elsewhere
-    /// than this machine then need a token of `security.tokens`.
+    /// than this machine then need a token.
     pub addr: ListenAddr,
     /// How many entities a list has when the request does not say.
     #[schemars(range(min = 1, max = 100_000))]
@@ -306,7 +306,7 @@ pub enum LogFormat {
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Security {
     /// Bearer tokens for requests that do not come from this machine: the token itself, of 16 characters or more, or
-    /// "sha256:" and the hexadecimal digest of it. Without one, only this machine can call the API.
+    /// "sha256:" and the hexadecimal digest of it. They may do everything; `flare token` makes tokens that may do less.
     pub tokens: Vec<Token>,
     /// Host names under which the API may be called, besides "localhost" and the address of `http.addr`. Without a port.
     pub hosts: Vec<HostName>,

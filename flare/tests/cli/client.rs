@@ -73,6 +73,25 @@ fn subscriptions_are_updated_from_a_file() {
 }
 
 #[test]
+fn tokens_are_created_listed_and_revoked() {
+    let token = r#"{"id":"0190","name":"ci","scope":"read","status":"active","createdAt":"2026-11-15T00:00:00Z","token":"flare_x"}"#;
+    let arguments = ["token", "create", "--name", "ci", "--scope", "read", "--resource", "r", "--expires", "90d"];
+    let (ran, request) = ask(("201 Created", token), &arguments);
+    assert!(ran.succeeded().ends_with("\ntoken: flare_x\n"));
+    assert_eq!(request.line, "POST /tokens");
+    assert_eq!(request.body, r#"{"expiresIn":"2160h","name":"ci","resources":["r"],"scope":"read"}"#);
+    let list = format!(r#"{{"tokens":[{token}],"pagination":{{"limit":30,"offset":0,"total":1}}}}"#);
+    let (ran, request) = ask(("200 OK", &list), &["token", "list"]);
+    assert_eq!(request.line, "GET /tokens?offset=0");
+    insta::assert_snapshot!(ran.succeeded(), @r"
+    ID    NAME  SCOPE  STATUS  CREATED
+    0190  ci    read   active  2026-11-15T00:00:00Z
+    ");
+    let (ran, request) = ask(("204 No Content", ""), &["token", "revoke", "0190"]);
+    assert_eq!((ran.succeeded().as_str(), request.line.as_str()), ("revoked\n", "DELETE /tokens/0190"));
+}
+
+#[test]
 fn documents_are_written_from_a_file_or_standard_input() {
     let path = "/documents/http%3A%2F%2Fa.com%2Fusers%2F1%3Fx%3Dy";
     for arguments in [&["put"][..], &["documents", "put"]] {

@@ -23,6 +23,8 @@ fn help_of_the_client_is_complete() {
     insta::assert_snapshot!("resources-create", help(&["resources", "create"]));
     insta::assert_snapshot!("subscriptions", help(&["subscriptions"]));
     insta::assert_snapshot!("subscriptions-create", help(&["subscriptions", "create"]));
+    insta::assert_snapshot!("token", help(&["token"]));
+    insta::assert_snapshot!("token-create", help(&["token", "create"]));
     insta::assert_snapshot!("documents", help(&["documents"]));
     insta::assert_snapshot!("documents-load", help(&["documents", "load"]));
 }
@@ -41,5 +43,6 @@ fn wrong_usage_exits_with_2() {
     check(&["listen", "--secret", "x"], "`whsec_` and base64");
     check(&["listen", "--delay", "2"], "the unit after 2 is missing");
     check(&["resources", "create", "http://a/{id}"], "--field");
+    check(&["token", "create", "--name", "x", "--scope", "root"], "[possible values: read, write, admin]");
     check(&["documents", "load", "x", "--parallel", "0"], "0 is not in 1..=256");
 }

@@ -1,19 +1,40 @@
 use aws_lc_rs::digest;
+use flare_core::{TokenId, token::Scope};
 use http::Request;
 
 use super::*;
 
 const TOKEN: &str = "0123456789abcdef";
+const ISSUED: &str = "a-token-of-the-server";
+const EXPIRED: &str = "a-token-of-long-ago";
 
 fn guard() -> Guard {
     let mut token = [0; 32];
     token.copy_from_slice(digest::digest(&digest::SHA256, TOKEN.as_bytes()).as_ref());
-    Guard::new(&ApiSettings {
+    let settings = ApiSettings {
         tokens: vec![[7; 32], token],
         hosts: vec!["flare.company.com".to_owned()],
         origins: vec!["https://console.company.com".to_owned()],
         ..ApiSettings::default()
-    })
+    };
+    Guard::new(&settings, Box::new(issued))
+}
+
+fn issued(text: &[u8]) -> Option<Arc<Token>> {
+    let expires_at = match text {
+        text if text == ISSUED.as_bytes() => None,
+        text if text == EXPIRED.as_bytes() => Some(Timestamp::UNIX_EPOCH),
+        _ => return None,
+    };
+    Some(Arc::new(Token {
+        id: TokenId::generate(),
+        name: "ci".into(),
+        scope: Scope::Read,
+        streams: vec![],
+        digest: [0; 32],
+        created_at: Timestamp::UNIX_EPOCH,
+        expires_at,
+    }))
 }
 
 /// The code of the refusal, or "ok".
@@ -45,6 +66,32 @@ fn the_own_machine_needs_no_token_and_others_do() {
     for proxy in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "X-Forwarded-Proto", "x-forwarded-anything"] {
         check("127.0.0.1", &[host, (proxy, "x")], "request.unauthorized");
         check("127.0.0.1", &[host, (proxy, "x"), bearer], "ok");
+    }
+}
+
+#[test]
+fn a_token_counts_wherever_it_comes_from() {
+    let caller = |peer: &str, headers: &[(&str, &str)]| {
+        let mut request = Request::builder().uri("/resources").header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        match guard().admit(&head, peer.parse().unwrap()) {
+            Ok(admission) => admission.caller.to_string(),
+            Err(error) => error.code().code.to_owned(),
+        }
+    };
+    assert_eq!(caller("127.0.0.1", &[]), "loopback");
+    assert_eq!(caller("127.0.0.1", &[("authorization", "Basic x")]), "loopback", "it is no bearer token");
+    for peer in ["127.0.0.1", "10.0.0.1"] {
+        let bearer = |token: &str| caller(peer, &[("authorization", &format!("Bearer {token}"))]);
+        assert_eq!(bearer(TOKEN), "config token");
+        let holder = bearer(ISSUED);
+        assert!(holder.starts_with("token 0") && holder.ends_with(" \"ci\""), "{holder}");
+        assert_eq!(bearer(EXPIRED), "request.unauthorized");
+        assert_eq!(bearer("unknown"), "request.unauthorized");
+        assert_eq!(bearer(""), "request.unauthorized");
     }
 }
 
@@ -117,6 +164,10 @@ fn a_refusal_says_what_to_configure() {
     let host = ("host", "localhost");
     let remote = detail("10.0.0.1", &[host]);
     assert!(remote.contains("it came from 10.0.0.1") && remote.contains("`security.tokens`"), "{remote}");
+    let unknown = detail("10.0.0.1", &[host, ("authorization", "Bearer unknown-secret")]);
+    assert!(unknown.contains("`flare token create`") && !unknown.contains("unknown-secret"), "{unknown}");
+    let expired = detail("10.0.0.1", &[host, ("authorization", &format!("Bearer {EXPIRED}"))]);
+    assert!(expired.contains("\"ci\"") && expired.contains("expired at 1970-01-01T00:00:00Z"), "{expired}");
     let proxied = detail("127.0.0.1", &[host, ("via", "x")]);
     assert!(proxied.contains("came through a proxy"), "{proxied}");
     let foreign = detail("127.0.0.1", &[("host", "evil.com")]);

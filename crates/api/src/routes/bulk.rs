@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
-use axum::{extract::State, response::Response};
+use axum::{Extension, extract::State, response::Response};
 use bytes::Bytes;
 use flare_core::{
     document::Written,
@@ -19,6 +19,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{documents::read_revision_text, json, media_type, unsupported};
 use crate::{
+    access::Caller,
     api::Shared,
     error::{self, ApiError, Subject},
     openapi::Described,
@@ -46,6 +47,7 @@ const ERRORS_MAX: usize = 100;
         Described))]
 pub(crate) async fn write(
     State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
@@ -61,7 +63,7 @@ pub(crate) async fn write(
         false => ndjson_lines(body, shared.settings.batch_max)?,
     };
     let mut report = BulkReport::default();
-    let (news, places) = read_items(&shared, &lines, &mut report);
+    let (news, places) = read_items(&shared, &caller, &lines, &mut report);
     let taken = shared.node.take_all(news).await.map_err(|error| ApiError::of(&error, Subject::Document))?;
     for ((line, url), outcome) in places.into_iter().zip(taken) {
         match outcome {
@@ -145,6 +147,7 @@ fn too_many(items_max: usize) -> ApiError {
 /// What the items say, and where each of it stands. What cannot be read is reported.
 fn read_items(
     shared: &Shared,
+    caller: &Caller,
     lines: &[Line<'_>],
     report: &mut BulkReport,
 ) -> (Vec<DocumentNews>, Vec<(u64, DocumentUrl)>) {
@@ -158,7 +161,7 @@ fn read_items(
                 continue;
             }
         };
-        match read_item(shared, &item) {
+        match read_item(shared, caller, &item) {
             Ok((url, one)) => {
                 places.push((*line, url));
                 news.push(one);
@@ -169,8 +172,9 @@ fn read_items(
     (news, places)
 }
 
-fn read_item(shared: &Shared, item: &BulkItem<'_>) -> Result<(DocumentUrl, DocumentNews), ApiError> {
+fn read_item(shared: &Shared, caller: &Caller, item: &BulkItem<'_>) -> Result<(DocumentUrl, DocumentNews), ApiError> {
     let url = DocumentUrl::parse(&item.id)?;
+    caller.check_document(&url, &shared.node)?;
     match (item.document, item.delete == Some(true)) {
         (Some(document), false) => {
             let (text, bytes_max) = (document.get(), shared.settings.body_bytes_max);

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{RawQuery, State},
     response::Response,
 };
 use bytes::Bytes;
-use flare_node::Created;
+use flare_node::{Created, Page};
 use http::{StatusCode, request::Parts};
 
 use super::{ResourcePath, created, idempotency, json, no_content, no_resource, require_json};
 use crate::{
+    access::Caller,
     api::Shared,
     error::{self, ApiError, Subject},
     openapi::{Asked, Described, Identified, Removable},
@@ -51,15 +53,28 @@ pub(crate) async fn create(State(shared): State<Arc<Shared>>, parts: Parts, body
 }
 
 /// Lists resources.
+///
+/// With a token that is bound to resources, those.
 #[utoipa::path(get, path = "/resources", operation_id = "listResources", tag = "resources",
     params(
         ("limit" = Option<u64>, Query, minimum = 1, description = "How many at most."),
         ("offset" = Option<u64>, Query, minimum = 0, maximum = 9007199254740991_u64, description = "How many to skip.")),
     responses((status = 200, description = "A page", body = ResourceList),
         (status = 400, description = "A parameter is wrong", body = error::ErrorAnswer), Asked))]
-pub(crate) async fn list(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
-    let found = shared.node.streams(page.offset, page.limit);
+    let found = match caller.bound() {
+        Some(token) => {
+            let own: Vec<_> = token.streams.iter().filter_map(|id| shared.node.stream(*id)).collect();
+            let total = own.len();
+            Page { items: own.into_iter().skip(page.offset).take(page.limit).collect(), total }
+        }
+        None => shared.node.streams(page.offset, page.limit),
+    };
     let resources = found.items.iter().map(|stream| Resource::from(&**stream)).collect();
     json(StatusCode::OK, &ResourceList { resources, pagination: Pagination::new(page, found.total) })
 }

@@ -137,6 +137,7 @@ fn settle(json: &mut Value) {
             *text = "[time]".to_owned()
         }
         Value::String(text) if text.starts_with("whsec_") => *text = "whsec_[secret]".to_owned(),
+        Value::String(text) if text.starts_with("flare_") => *text = "flare_[secret]".to_owned(),
         _ => {}
     }
 }
