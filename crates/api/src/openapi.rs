@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, overview, resources, subscriptions},
+    routes::{bulk, documents, overview, resources, secret, subscriptions},
     settings::ApiSettings,
     wire::duration,
 };
@@ -38,6 +38,7 @@ use crate::{
     paths(
         resources::create, resources::list, resources::show, resources::delete,
         subscriptions::create, subscriptions::list, subscriptions::show, subscriptions::update, subscriptions::delete,
+        secret::rotate,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,
     ),

@@ -4,6 +4,7 @@ pub(crate) mod bulk;
 pub(crate) mod documents;
 pub(crate) mod overview;
 pub(crate) mod resources;
+pub(crate) mod secret;
 pub(crate) mod subscriptions;
 
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
             "/resources/{id}/subscriptions/{sid}",
             get(subscriptions::show).put(subscriptions::update).delete(subscriptions::delete),
         )
+        .route("/resources/{id}/subscriptions/{sid}/secret/rotate", post(secret::rotate))
         .route(bulk::PATH, post(bulk::write))
         .route_layer(from_fn_with_state(shared.clone(), bounded))
         .fallback(unknown_path)

@@ -6,4 +6,5 @@ mod faults;
 pub(crate) mod lab;
 mod overview;
 mod resources;
+mod secrets;
 mod subscriptions;

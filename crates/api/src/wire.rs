@@ -13,6 +13,7 @@ pub(crate) mod members;
 pub(crate) mod overview;
 pub(crate) mod page;
 pub(crate) mod resource;
+pub(crate) mod secret;
 pub(crate) mod subscription;
 
 /// A value that cannot be: the field, the value and what is allowed. Which thing it spoils is known to the caller.

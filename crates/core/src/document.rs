@@ -1,11 +1,14 @@
 //! Documents, the changes that happen to them, and the version of them that an outlet has.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::{DocumentNumber, OutletId, Sequence, StreamId, revision::Revision, url::DocumentUrl};
+use crate::{DocumentNumber, OutletId, Sequence, StreamId, revision::Revision, trace::Trace, url::DocumentUrl};
 
 /// What a publisher says about one document.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub struct DocumentWrite {
     pub body: WriteBody,
     /// When the node accepted it.
     pub at: Timestamp,
+    /// What the publisher did it for.
+    pub trace: Option<Arc<Trace>>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +61,8 @@ pub struct Change {
     pub content: Option<Bytes>,
     /// The change of the same document that this one replaced, where it is known.
     pub replaces: Option<Sequence>,
+    /// What the publisher made it for; it is passed on to clients.
+    pub trace: Option<Arc<Trace>>,
     /// Set when a newer change of the same document is known. Only a shortcut: an outlet that misses it sends one
     /// revision more, in order.
     superseded: AtomicBool,
@@ -78,8 +85,13 @@ impl Change {
             updated_at,
             content,
             replaces: written.replaces,
+            trace: None,
             superseded: AtomicBool::new(false),
         }
+    }
+
+    pub fn with_trace(self, trace: Option<Arc<Trace>>) -> Self {
+        Self { trace, ..self }
     }
 
     pub fn is_delete(&self) -> bool {
@@ -97,7 +109,8 @@ impl Change {
     /// What it costs to keep this change in memory.
     pub fn memory_bytes(&self) -> usize {
         const OVERHEAD_BYTES: usize = 200;
-        OVERHEAD_BYTES + self.url.as_str().len() + self.content.as_ref().map_or(0, Bytes::len)
+        let trace = self.trace.as_ref().map_or(0, |trace| trace.memory_bytes());
+        OVERHEAD_BYTES + self.url.as_str().len() + self.content.as_ref().map_or(0, Bytes::len) + trace
     }
 }
 

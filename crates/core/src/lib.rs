@@ -15,6 +15,7 @@ pub mod retry;
 pub mod revision;
 pub mod stream;
 pub mod template;
+pub mod trace;
 pub mod url;
 
 pub use error::{Error, ErrorKind, Result};

@@ -6,11 +6,15 @@
 
 mod attempt;
 mod client;
+mod cloud_event;
+mod handshake;
 pub(crate) mod mailbox;
 mod outlet;
 mod recorder;
 mod request;
+mod signature;
 mod slot;
+mod wire;
 
 use std::{
     sync::{

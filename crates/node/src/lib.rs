@@ -16,6 +16,6 @@ mod sweeper;
 mod tail;
 
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, NewOutlet, NewStream, Node, Page, Status};
+pub use node::{Created, NewOutlet, NewStream, Node, Page, Rotation, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;

@@ -10,7 +10,8 @@ fn full() -> Value {
         "endpoint": {
             "url": "https://api.company.com/wishlist/{id}", "method": "post",
             "headers": { "Authorization": ["Basic abc"], "X-Many": ["1", "2"] },
-            "actions": { "delete": { "method": "DELETE" }, "create": { "url": "https://other/{id}?a={id}" } }
+            "actions": { "delete": { "method": "DELETE" }, "create": { "url": "https://other/{id}?a={id}" } },
+            "handshake": true
         },
         "delivery": {
             "success": [200, 201], "discard": [500], "timeout": "1500ms", "concurrency": 4,
@@ -23,6 +24,7 @@ fn full() -> Value {
         "data": { "service": "user", "id": "{id}", "nested": { "a": [1, 2.5, null] } },
         "revision": "last",
         "snapshot": false,
+        "signature": "v1",
         "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     })
 }
@@ -106,10 +108,11 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
     let cases: &[(&str, Value)] = &[
         ("/name", json!(" ")),
         ("/name", json!("x".repeat(257))),
-        ("/mode", json!("passive")),
-        ("/revision", json!("all")),
-        ("/snapshot", json!(true)),
-        ("/content/format", json!("cloudevents")),
+        ("/mode", json!("sleepy")),
+        ("/revision", json!("first")),
+        ("/content/format", json!("xml")),
+        ("/signature", json!("v2")),
+        ("/signature", json!("v1a")),
         ("/endpoint/url", json!("/relative")),
         ("/endpoint/url", json!("ftp://client/x")),
         ("/endpoint/url", json!("https://{id}.company.com/x")),
@@ -122,6 +125,7 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/endpoint/method", json!("brew")),
         ("/endpoint/headers", json!({"host": ["x"]})),
         ("/endpoint/headers", json!({"Webhook-Id": ["x"]})),
+        ("/endpoint/headers", json!({"TraceParent": ["x"]})),
         ("/endpoint/headers", json!({"bad name": ["x"]})),
         ("/endpoint/headers", json!({"x-a": ["line\nbreak"]})),
         ("/endpoint/headers", json!({"x-a": []})),
@@ -145,6 +149,7 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/data", json!((0..65).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>())),
         ("/secret", json!("whsec_c2hvcnQ=")),
         ("/secret", json!("hunter2")),
+        ("/secret", json!(format!("whsk_{}==", "A".repeat(86)))),
     ];
     for (place, value) in cases {
         let mut body = full();
@@ -171,13 +176,13 @@ async fn a_shape_that_is_wrong_is_refused_with_its_path() {
         |it| it["filter"] = json!("true"),
         "request.unknown-field",
         "filter is not a known field; there are name, mode, \
-        endpoint, delivery, content, data, revision, snapshot, secret",
+        endpoint, delivery, content, data, revision, snapshot, signature, secret",
     )
     .await;
     check(
-        |it| it["delivery"]["ttl"] = json!("1h"),
+        |it| it["delivery"]["pattern"] = json!("1h"),
         "request.unknown-field",
-        "delivery.ttl is not a known field; there are success, discard, timeout, concurrency, retry",
+        "delivery.pattern is not a known field; there are success, discard, timeout, concurrency, rate, ttl, retry",
     )
     .await;
     check(
@@ -219,8 +224,10 @@ async fn nulls_are_as_good_as_absent() {
     let lab = Lab::new().await;
     let resource = lab.resource().await;
     let body = json!({
-        "name": "n", "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null}, "mode": null,
-        "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null, "secret": null
+        "name": "n",
+        "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null, "handshake": null},
+        "mode": null, "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null,
+        "secret": null, "signature": null
     });
     assert_eq!(create(&lab, &resource, &body).await.status, 201);
 }

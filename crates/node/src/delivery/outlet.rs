@@ -22,7 +22,10 @@ use flare_core::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::attempt::{Failed, Outcome, Source};
+use super::{
+    attempt::{Failed, Outcome, Source},
+    wire::Wire,
+};
 use crate::fast_map::FastMap;
 
 /// So many failures in a row, and the outlet counts as down.
@@ -33,6 +36,8 @@ const UNREAD_DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct OutletState {
     pub outlet: Arc<Outlet>,
     pub stream: Arc<Stream>,
+    /// What is kept between pushes, where something is.
+    pub wire: Option<Arc<Wire>>,
     /// Everything up to here was taken from the feed.
     position: Sequence,
     /// The cursor as the store knows it.
@@ -98,6 +103,7 @@ pub(crate) struct Settlement {
 impl OutletState {
     pub fn new(outlet: Arc<Outlet>, stream: Arc<Stream>, cursor: Sequence, head: Sequence) -> Self {
         Self {
+            wire: Wire::of(&outlet),
             outlet,
             stream,
             position: cursor,

@@ -30,6 +30,7 @@ use super::{
     attempt::{Attempt, Outcome},
     mailbox::{Command, Mailbox},
     outlet::OutletState,
+    wire::Wire,
 };
 
 /// A page of the feed from the store, for an outlet that is far behind.
@@ -157,6 +158,7 @@ impl Slot {
     fn update(&mut self, outlet: Arc<Outlet>) {
         let id = outlet.id;
         if let Some(state) = self.outlets.get_mut(&id) {
+            state.wire = Wire::of(&outlet);
             state.outlet = outlet;
             self.line_up(id);
         }
@@ -270,6 +272,7 @@ impl Slot {
             stream: state.stream.clone(),
             source: start.source,
             failed: start.failed,
+            wire: state.wire.clone(),
         };
         let number = start.number;
         self.running.push(Box::pin(async move {
