@@ -15,6 +15,7 @@ mod one_slow_client_slows_nobody;
 mod only_real_changes;
 mod self_healing;
 mod signatures;
+mod wire;
 
 /// The endpoint of the resource in most scenarios.
 const USERS: &str = "http://api.test/users/{id}";
