@@ -57,7 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "500", value_parser = status)]
     fail_status: StatusCode,
 
-    /// Check signatures with this secret and answer wrong ones with 401; may be given several times
+    /// Check signatures with this secret (whsec_…) or public key (whpk_…) and answer wrong ones with 401; may be given
+    /// several times
     #[arg(long = "secret", value_name = "WHSEC")]
     secrets: Vec<signature::Secret>,
 

@@ -178,7 +178,7 @@ async fn a_snapshot_has_what_was_there_and_what_came_meanwhile_once() {
     for number in (0..DOCUMENTS).step_by(7) {
         flare.put(&user(number), 2).await;
     }
-    let newest = |number: usize| if number % 7 == 0 { 2 } else { 1 };
+    let newest = |number: usize| if number.is_multiple_of(7) { 2 } else { 1 };
     receiver
         .wait("every document in its newest revision", |records| {
             (0..DOCUMENTS).all(|number| records.newest("/a", &user(number)) == Some(newest(number)))

@@ -19,6 +19,7 @@ mod only_real_changes;
 mod self_healing;
 mod signatures;
 mod tokens;
+mod wire;
 
 /// The endpoint of the resource in most scenarios.
 const USERS: &str = "http://api.test/users/{id}";

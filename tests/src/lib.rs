@@ -28,7 +28,7 @@ pub use machine::{SmallDisk, skipped};
 pub use process::{Ended, run_to_end};
 pub use raw::RawConnection;
 pub use receiver::{Gate, Receiver, Reply};
-pub use signature::{is_signed_by, sign};
+pub use signature::{is_signed_by, is_signed_by_pair, sign};
 pub use tls::{Authority, Identity, TlsReceiver};
 pub use wait::{WAIT_MAX, within};
 

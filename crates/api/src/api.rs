@@ -177,7 +177,7 @@ fn preflight() -> Response {
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
-    let allowed = "authorization, content-type, flare-revision, idempotency-key, x-request-id";
+    let allowed = "authorization, content-type, flare-revision, idempotency-key, traceparent, tracestate, x-request-id";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response

@@ -17,6 +17,7 @@ mod request_id;
 mod routes;
 mod server;
 mod settings;
+mod trace;
 mod wire;
 
 pub use api::Api;

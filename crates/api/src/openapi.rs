@@ -15,7 +15,7 @@ use utoipa::{
 
 use crate::{
     error::ErrorAnswer,
-    routes::{bulk, documents, life, overview, passive, replay, resources, subscriptions, tokens},
+    routes::{bulk, documents, life, overview, passive, replay, resources, secret, subscriptions, tokens},
     settings::ApiSettings,
     wire::duration,
 };
@@ -39,10 +39,11 @@ use crate::{
     paths(
         resources::create, resources::list, resources::show, resources::delete,
         subscriptions::create, subscriptions::list, subscriptions::show, subscriptions::update, subscriptions::delete,
-        life::pause, life::resume, life::lag, life::lag_documents, life::resync, life::attempts,
+        life::pause, life::resume, life::test, life::lag, life::lag_documents, life::resync, life::attempts,
         life::dead_letters, life::replay_dead_letters, life::discard_dead_letters,
         replay::start, replay::show, replay::cancel,
         passive::demand, passive::add_demand, passive::pull, passive::ack, passive::nack, passive::extend,
+        secret::rotate,
         documents::put, documents::show, documents::delete, documents::list, bulk::write,
         tokens::create, tokens::list, tokens::show, tokens::revoke,
         overview::root, overview::status, overview::health, overview::ready, overview::openapi, overview::docs,

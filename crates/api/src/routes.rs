@@ -7,6 +7,7 @@ pub(crate) mod overview;
 pub(crate) mod passive;
 pub(crate) mod replay;
 pub(crate) mod resources;
+pub(crate) mod secret;
 pub(crate) mod subscriptions;
 pub(crate) mod tokens;
 
@@ -59,6 +60,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .merge(subscription_routes())
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{tid}", get(tokens::show).delete(tokens::revoke))
+        .route("/resources/{id}/subscriptions/{sid}/secret/rotate", post(secret::rotate))
         .route(bulk::PATH, post(bulk::write))
         .route_layer(from_fn_with_state(shared.clone(), bounded))
         .fallback(unknown_path)
@@ -72,6 +74,7 @@ fn subscription_routes() -> Router<Arc<Shared>> {
     Router::new()
         .route(&below("pause"), post(life::pause))
         .route(&below("resume"), post(life::resume))
+        .route(&below("test"), post(life::test))
         .route(&below("lag"), get(life::lag))
         .route(&below("lag/documents"), get(life::lag_documents))
         .route(&below("resync"), post(life::resync))
@@ -99,6 +102,9 @@ async fn bounded(
     let (limits, timeout) = match path.as_str() {
         bulk::PATH => (BodyLimits::batch(settings), settings.body_timeout),
         passive::MESSAGES_PATH => (BodyLimits::single(settings), passive::WAIT_MAX + settings.timeout),
+        path if path.ends_with("/test") => {
+            (BodyLimits::single(settings), settings.delivery.timeout_max + settings.timeout)
+        }
         // Looks at every document of the resource.
         path if path.ends_with("/resync") || path.ends_with("/lag") => {
             (BodyLimits::single(settings), settings.body_timeout)

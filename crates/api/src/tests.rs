@@ -6,5 +6,6 @@ mod faults;
 pub(crate) mod lab;
 mod overview;
 mod resources;
+mod secrets;
 mod subscriptions;
 mod tokens;

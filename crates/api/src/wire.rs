@@ -17,6 +17,7 @@ pub(crate) mod page;
 pub(crate) mod passive;
 pub(crate) mod replay;
 pub(crate) mod resource;
+pub(crate) mod secret;
 pub(crate) mod subscription;
 pub(crate) mod token;
 

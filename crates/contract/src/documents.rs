@@ -8,6 +8,7 @@ use flare_core::{
     outlet::Revisions,
     port::{ChangeListener, DocumentQuery, FeedQuery, Store},
     revision::Revision,
+    trace::Trace,
 };
 use parking_lot::Mutex;
 
@@ -15,6 +16,7 @@ use crate::{Case, cases, make};
 
 pub(crate) const CASES: &[Case] = cases![
     a_document_reads_back_byte_for_byte,
+    a_trace_stays_with_its_change,
     only_a_newer_revision_is_a_change,
     a_delete_leaves_a_tombstone_that_only_a_newer_revision_ends,
     a_delete_of_nothing_announces_nothing,
@@ -45,6 +47,25 @@ async fn a_document_reads_back_byte_for_byte(store: Store) {
     assert_eq!((read.revision, read.sequence, read.number), (Revision::new(7), written.sequence, written.number));
     assert_eq!(read.updated_at, make::at(7));
     assert!(store.documents.get(stream.id, &make::url("2")).await.unwrap().is_none());
+}
+
+async fn a_trace_stays_with_its_change(store: Store) {
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for (name, state) in [("1", None), ("2", Some("a=1,b=2 3"))] {
+        let trace = Trace::parse(PARENT, state).map(Arc::new);
+        assert!(trace.is_some());
+        make::write(&store, DocumentWrite { trace: trace.clone(), ..make::put(&stream, name, 1) }).await.unwrap();
+        let read = store.documents.get(stream.id, &make::url(name)).await.unwrap().unwrap();
+        assert_eq!(read.trace, trace);
+        assert_eq!(read.content.as_deref(), Some(format!(r#"{{"name":"{name}","revision":1}}"#).as_bytes()));
+        make::write(&store, DocumentWrite { trace: trace.clone(), ..make::delete(&stream, name, None) }).await.unwrap();
+        let read = store.documents.get(stream.id, &make::url(name)).await.unwrap().unwrap();
+        assert!(read.is_delete() && read.trace == trace);
+        make::write(&store, make::put(&stream, name, 2)).await.unwrap();
+        let read = store.documents.get(stream.id, &make::url(name)).await.unwrap().unwrap();
+        assert_eq!(read.trace, None, "it belongs to one change");
+    }
 }
 
 async fn only_a_newer_revision_is_a_change(store: Store) {

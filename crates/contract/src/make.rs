@@ -69,6 +69,7 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
                 flare_core::document::Action::Delete,
                 ActionOverride { url: None, method: Some(Method::Delete), headers: vec![] },
             )],
+            handshake: true,
         },
         delivery: Arc::new(DeliveryPolicy {
             success: vec![200],
@@ -85,7 +86,7 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
         snapshot: false,
         signing: Signing {
             secret: Secret::from_bytes(&[7; 32]).unwrap(),
-            previous: Some((Secret::from_bytes(&[8; 32]).unwrap(), at(5))),
+            previous: Some((Secret::from_key_pair(&[8; 64]).unwrap(), at(5))),
         },
         since,
         created_at: at(1),
@@ -133,12 +134,12 @@ pub fn url(name: &str) -> DocumentUrl {
 pub fn put(stream: &Stream, name: &str, revision: i128) -> DocumentWrite {
     let content = Bytes::from(format!(r#"{{"name":"{name}","revision":{revision}}}"#));
     let body = WriteBody::Put { revision: Revision::new(revision), content };
-    DocumentWrite { stream: stream.id, url: url(name), body, at: at(revision as i64) }
+    DocumentWrite { stream: stream.id, url: url(name), body, at: at(revision as i64), trace: None }
 }
 
 pub fn delete(stream: &Stream, name: &str, revision: Option<i128>) -> DocumentWrite {
     let body = WriteBody::Delete { revision: revision.map(Revision::new) };
-    DocumentWrite { stream: stream.id, url: url(name), body, at: at(1000) }
+    DocumentWrite { stream: stream.id, url: url(name), body, at: at(1000), trace: None }
 }
 
 /// Writes one document and gives back what became of it.

@@ -1,6 +1,9 @@
 //! Documents, the changes that happen to them, and the version of them that an outlet has.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -9,6 +12,7 @@ use crate::{
     DocumentNumber, OutletId, Sequence, StreamId,
     delivery::{AttemptRecord, DeadLetter},
     revision::Revision,
+    trace::Trace,
     url::DocumentUrl,
 };
 
@@ -20,6 +24,8 @@ pub struct DocumentWrite {
     pub body: WriteBody,
     /// When the node accepted it.
     pub at: Timestamp,
+    /// What the publisher did it for.
+    pub trace: Option<Arc<Trace>>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +67,8 @@ pub struct Change {
     pub content: Option<Bytes>,
     /// The change of the same document that this one replaced, where it is known.
     pub replaces: Option<Sequence>,
+    /// What the publisher made it for; it is passed on to clients.
+    pub trace: Option<Arc<Trace>>,
     /// Set when a newer change of the same document is known. Only a shortcut: an outlet that misses it sends one
     /// revision more, in order.
     superseded: AtomicBool,
@@ -83,8 +91,13 @@ impl Change {
             updated_at,
             content,
             replaces: written.replaces,
+            trace: None,
             superseded: AtomicBool::new(false),
         }
+    }
+
+    pub fn with_trace(self, trace: Option<Arc<Trace>>) -> Self {
+        Self { trace, ..self }
     }
 
     pub fn is_delete(&self) -> bool {
@@ -102,7 +115,8 @@ impl Change {
     /// What it costs to keep this change in memory.
     pub fn memory_bytes(&self) -> usize {
         const OVERHEAD_BYTES: usize = 200;
-        OVERHEAD_BYTES + self.url.as_str().len() + self.content.as_ref().map_or(0, Bytes::len)
+        let trace = self.trace.as_ref().map_or(0, |trace| trace.memory_bytes());
+        OVERHEAD_BYTES + self.url.as_str().len() + self.content.as_ref().map_or(0, Bytes::len) + trace
     }
 }
 
@@ -121,6 +135,8 @@ pub enum Action {
     Create,
     Update,
     Delete,
+    /// Nothing happened: the owner of the outlet tries it out.
+    Test,
 }
 
 impl Action {
@@ -129,6 +145,7 @@ impl Action {
             Self::Create => "create",
             Self::Update => "update",
             Self::Delete => "delete",
+            Self::Test => "test",
         }
     }
 }

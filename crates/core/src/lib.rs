@@ -20,6 +20,7 @@ pub mod revision;
 pub mod stream;
 pub mod template;
 pub mod token;
+pub mod trace;
 pub mod url;
 
 pub use error::{Error, ErrorKind, Result};

@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use jiff::Timestamp;
 
 use crate::{OutletId, Sequence, StreamId, document::Action, retry::RetryPolicy, template::Template};
@@ -87,6 +88,28 @@ pub struct Signing {
     pub previous: Option<(Secret, Timestamp)>,
 }
 
+/// A signature scheme of Standard Webhooks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Scheme {
+    /// HMAC-SHA256 with a secret that both sides know.
+    #[default]
+    V1,
+    /// Ed25519: Flare signs with a private key, clients check with the public one.
+    V1a,
+}
+
+impl Scheme {
+    pub const ALL: [Self; 2] = [Self::V1, Self::V1a];
+
+    /// The name in the API and in signatures.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1a => "v1a",
+        }
+    }
+}
+
 /// Where a push goes.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -95,6 +118,8 @@ pub struct Endpoint {
     pub headers: Vec<(String, Vec<String>)>,
     /// What is different for an action.
     pub actions: Vec<(Action, ActionOverride)>,
+    /// Ask the endpoint whether it wants deliveries before the first one (the webhook handshake of CloudEvents).
+    pub handshake: bool,
 }
 
 impl Endpoint {
@@ -264,39 +289,96 @@ pub enum DataValue {
 
 /// The key of an outlet's signatures. It does not print itself.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<[u8]>);
+pub struct Secret {
+    scheme: Scheme,
+    bytes: Arc<[u8]>,
+}
 
 impl Secret {
     pub const BYTES_MIN: usize = 24;
     pub const BYTES_MAX: usize = 64;
     /// What a secret starts with in its text form (Standard Webhooks).
     pub const PREFIX: &'static str = "whsec_";
+    /// The same for a private key and for a public one.
+    pub const PRIVATE_PREFIX: &'static str = "whsk_";
+    pub const PUBLIC_PREFIX: &'static str = "whpk_";
+    const SEED_BYTES: usize = 32;
+    const PUBLIC_BYTES: usize = 32;
 
-    /// None unless the length is within the bounds of Standard Webhooks.
+    /// A shared secret. None unless the length is within the bounds of Standard Webhooks.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        (Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()).then(|| Self(bytes.into()))
+        (Self::BYTES_MIN..=Self::BYTES_MAX)
+            .contains(&bytes.len())
+            .then(|| Self { scheme: Scheme::V1, bytes: bytes.into() })
     }
 
-    /// Reads `whsec_` and base64.
+    /// An Ed25519 key pair: the seed of the private key, then the public key. None unless the length is right.
+    pub fn from_key_pair(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() == Self::SEED_BYTES + Self::PUBLIC_BYTES)
+            .then(|| Self { scheme: Scheme::V1a, bytes: bytes.into() })
+    }
+
+    /// Reads `whsec_` or `whsk_`, and base64.
     pub fn parse(text: &str) -> Option<Self> {
-        use base64::Engine;
-        let encoded = text.strip_prefix(Self::PREFIX)?;
-        Self::from_bytes(&base64::engine::general_purpose::STANDARD.decode(encoded).ok()?)
+        let decode = |encoded: &str| BASE64.decode(encoded).ok();
+        match text.strip_prefix(Self::PRIVATE_PREFIX) {
+            Some(encoded) => Self::from_key_pair(&decode(encoded)?),
+            None => Self::from_bytes(&decode(text.strip_prefix(Self::PREFIX)?)?),
+        }
     }
 
-    /// The text form, for the one time that it is shown and for the store.
+    /// The text form, for the one time that a shared secret is shown and for the store.
     pub fn reveal(&self) -> String {
-        use base64::Engine;
-        format!("{}{}", Self::PREFIX, base64::engine::general_purpose::STANDARD.encode(&self.0))
+        let prefix = match self.scheme {
+            Scheme::V1 => Self::PREFIX,
+            Scheme::V1a => Self::PRIVATE_PREFIX,
+        };
+        format!("{prefix}{}", BASE64.encode(&self.bytes))
     }
 
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The shared secret, or the key pair.
     pub fn key(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// The seed and the public key of a key pair.
+    pub fn key_pair(&self) -> Option<(&[u8], &[u8])> {
+        (self.scheme == Scheme::V1a).then(|| self.bytes.split_at(Self::SEED_BYTES))
+    }
+
+    /// What clients check signatures with, in its text form; a shared secret has none.
+    pub fn public_key(&self) -> Option<String> {
+        let (_, public) = self.key_pair()?;
+        Some(format!("{}{}", Self::PUBLIC_PREFIX, BASE64.encode(public)))
     }
 }
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_as_it_is_written_and_shows_only_its_public_part() {
+        let shared = Secret::from_bytes(&[7; 24]).unwrap();
+        assert_eq!((shared.scheme(), shared.public_key()), (Scheme::V1, None));
+        assert_eq!(Secret::parse(&shared.reveal()), Some(shared.clone()));
+        let pair = Secret::from_key_pair(&[[1; 32], [2; 32]].concat()).unwrap();
+        assert_eq!(Secret::parse(&pair.reveal()), Some(pair.clone()));
+        assert!(pair.reveal().starts_with("whsk_"));
+        assert_eq!(pair.public_key().unwrap(), format!("whpk_{}", BASE64.encode([2; 32])));
+        assert_eq!(format!("{shared:?} {pair:?}"), "Secret(hidden) Secret(hidden)");
+        for wrong in ["", "whsec_", "whsec_c2hvcnQ=", "whsk_c2hvcnQ=", "whpk_", "whsec_%"] {
+            assert_eq!(Secret::parse(wrong), None, "{wrong}");
+        }
     }
 }

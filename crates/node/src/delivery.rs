@@ -6,12 +6,17 @@
 
 mod attempt;
 mod client;
+mod cloud_event;
 mod connect;
+mod handshake;
 pub(crate) mod mailbox;
 mod outlet;
+mod ping;
 mod recorder;
-pub(crate) mod request;
+mod request;
+mod signature;
 pub(crate) mod slot;
+mod wire;
 
 use std::{
     sync::{
@@ -21,15 +26,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use flare_core::{
     DocumentNumber, Error, OutletId, Result, StreamId,
     document::{Standing, Version},
     outlet::Outlet,
     port::{Documents, Engine, Store},
 };
-use http::Request;
-use http_body_util::Full;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -42,9 +44,9 @@ use crate::{
     supervisor::{Failure, Supervisor},
     tail::Tail,
 };
-pub(crate) use client::Answer;
 use client::Client;
 use mailbox::{Command, Mailbox};
+pub use ping::Tested;
 use recorder::Recorder;
 use slot::Slot;
 
@@ -179,15 +181,6 @@ impl Delivery {
     /// The version of the document that the outlet has.
     pub fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
         self.shared.recorder.version(outlet, number)
-    }
-
-    /// Sends one request that is not a delivery, and says what the endpoint answered.
-    pub async fn send(&self, outlet: &Outlet, request: Request<Full<Bytes>>) -> Result<Answer, String> {
-        let timeout = outlet.delivery.timeout;
-        match tokio::time::timeout(timeout, self.shared.client.send(request)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(format!("the endpoint did not answer within {timeout:?}")),
-        }
     }
 
     pub fn update(&self, outlet: Arc<Outlet>) {

@@ -9,6 +9,7 @@ use flare_core::{
     document::{DocumentWrite, WriteBody, Written},
     port::Documents,
     revision::Revision,
+    trace::Trace,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
@@ -53,20 +54,24 @@ impl Intake {
     }
 
     /// Resolves when the news is durable.
-    pub async fn take(&self, news: DocumentNews) -> Result<Written, IntakeError> {
+    pub async fn take(&self, news: DocumentNews, trace: Option<Arc<Trace>>) -> Result<Written, IntakeError> {
         let url = news.url().clone();
-        let write = self.prepare(news, clock::now())?;
+        let write = self.prepare(news, clock::now(), trace)?;
         let written = self.documents.write(vec![write]).await.map_err(|error| gone_or_failed(error, &url))?;
         written.into_iter().next().ok_or_else(|| Error::internal("the store did not answer a write").into())
     }
 
     /// Takes in what can be, in one durable step, and says of each what became of it.
-    pub async fn take_all(&self, news: Vec<DocumentNews>) -> Result<Vec<Result<Written, IntakeError>>, Error> {
+    pub async fn take_all(
+        &self,
+        news: Vec<DocumentNews>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Vec<Result<Written, IntakeError>>, Error> {
         let at = clock::now();
         let mut results = Vec::with_capacity(news.len());
         let mut writes = Vec::with_capacity(news.len());
         for one in news {
-            match self.prepare(one, at) {
+            match self.prepare(one, at, trace.clone()) {
                 Ok(write) => {
                     results.push(Ok(Written::Unchanged));
                     writes.push(write);
@@ -81,7 +86,12 @@ impl Intake {
         Ok(results)
     }
 
-    fn prepare(&self, news: DocumentNews, at: Timestamp) -> Result<DocumentWrite, IntakeError> {
+    fn prepare(
+        &self,
+        news: DocumentNews,
+        at: Timestamp,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<DocumentWrite, IntakeError> {
         let stream = self.registry.stream_of(news.url()).ok_or_else(|| IntakeError::NoResource(news.url().clone()))?;
         let (url, body) = match news {
             DocumentNews::Put { url, content } => {
@@ -90,7 +100,7 @@ impl Intake {
             }
             DocumentNews::Delete { url, revision } => (url, WriteBody::Delete { revision }),
         };
-        Ok(DocumentWrite { stream: stream.id, url, body, at })
+        Ok(DocumentWrite { stream: stream.id, url, body, at, trace })
     }
 }
 

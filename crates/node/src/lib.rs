@@ -16,9 +16,10 @@ mod sweeper;
 mod tail;
 mod tokens;
 
+pub use delivery::Tested;
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Status};
+pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Rotation, Status};
 pub use settings::Settings;
 pub use supervisor::Supervisor;
 pub use tokens::{NewToken, Tokens};

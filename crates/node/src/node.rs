@@ -4,6 +4,7 @@ mod lag;
 mod life;
 mod passive;
 mod replay;
+mod secret;
 
 pub use lag::{Lag, Resync};
 pub use passive::DEMAND_MAX;
@@ -17,12 +18,13 @@ use flare_core::{
     change::ChangeRule,
     document::{Change, Standing, Written},
     outlet::{
-        Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Secret, Signing, Status as OutletStatus,
+        Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Scheme, Secret, Status as OutletStatus,
     },
     pattern::Pattern,
     pattern_index::Overlap,
     port::{DocumentPage, DocumentQuery, Idempotency, Inserted, Store},
     stream::Stream,
+    trace::Trace,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
@@ -39,6 +41,8 @@ use crate::{
     sweeper::Sweeper,
     tokens::Tokens,
 };
+
+pub use secret::Rotation;
 
 /// Rows read at once while a node starts.
 const LOAD_PAGE: usize = 1000;
@@ -94,6 +98,8 @@ pub struct NewOutlet {
     pub snapshot: bool,
     /// A secret of the client's own; otherwise one is made, or the present one stays.
     pub secret: Option<Secret>,
+    /// For one that is there, only the scheme that it has.
+    pub signature: Option<Scheme>,
 }
 
 /// How the node is.
@@ -253,7 +259,7 @@ impl Node {
     ) -> Result<Created<Arc<Outlet>>> {
         let _one_at_a_time = self.administration.lock().await;
         let now = clock::now();
-        let secret = new.secret.map_or_else(generate_secret, Ok)?;
+        let signing = secret::first(new.secret, new.signature)?;
         let outlet = Arc::new(Outlet {
             id: OutletId::generate(),
             stream,
@@ -266,7 +272,7 @@ impl Node {
             data: new.data,
             revisions: new.revisions,
             snapshot: new.snapshot,
-            signing: Signing { secret, previous: None },
+            signing,
             since: self.store.documents.head(),
             created_at: now,
             updated_at: now,
@@ -296,10 +302,7 @@ impl Node {
             content: new.content,
             data: new.data,
             revisions: new.revisions,
-            signing: match new.secret {
-                Some(secret) => Signing { secret, previous: None },
-                None => present.signing.clone(),
-            },
+            signing: secret::replaced(&present.signing, new.secret, new.signature)?,
             updated_at: clock::now(),
             ..(*present).clone()
         });
@@ -332,13 +335,17 @@ impl Node {
     }
 
     /// Resolves when the news is durable.
-    pub async fn take(&self, news: DocumentNews) -> Result<Written, IntakeError> {
-        self.intake.take(news).await
+    pub async fn take(&self, news: DocumentNews, trace: Option<Arc<Trace>>) -> Result<Written, IntakeError> {
+        self.intake.take(news, trace).await
     }
 
     /// Takes in what can be, in one durable step, and says of each what became of it.
-    pub async fn take_all(&self, news: Vec<DocumentNews>) -> Result<Vec<Result<Written, IntakeError>>> {
-        self.intake.take_all(news).await
+    pub async fn take_all(
+        &self,
+        news: Vec<DocumentNews>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Vec<Result<Written, IntakeError>>> {
+        self.intake.take_all(news, trace).await
     }
 
     /// The stream that a URL belongs to.
@@ -367,14 +374,6 @@ fn gone(what: &str, id: &str) -> Error {
 
 fn missing(id: OutletId) -> Error {
     Error::not_found(format!("subscription {id} does not exist"))
-}
-
-fn generate_secret() -> Result<Secret> {
-    let mut bytes = [0; 32];
-    // The system's source: that of aws-lc spends a tenth of a second on its first call.
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::internal("the system gave no random bytes for a secret").because(error))?;
-    Secret::from_bytes(&bytes).ok_or_else(|| Error::internal("a secret has the wrong length"))
 }
 
 /// Where an outlet stands that was told of nothing yet.

@@ -23,6 +23,8 @@ pub struct Settings {
     pub response_bytes_max: usize,
     /// The longest wait that a client may ask for with `Retry-After`.
     pub retry_after_max: Duration,
+    /// The name under which Flare asks endpoints for their consent: that of a system, not of a machine.
+    pub origin: String,
     /// The longest time that a delivery stays unrecorded: what a crash may repeat.
     pub record_delay: Duration,
     /// Documents of one outlet that wait for a retry; past it no further document is taken up.
@@ -61,6 +63,7 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(30),
             response_bytes_max: 64 << 10,
             retry_after_max: Duration::from_secs(3600),
+            origin: "flare".to_owned(),
             record_delay: Duration::from_millis(100),
             retries_max: 256,
             tail_bytes_max: 32 << 20,

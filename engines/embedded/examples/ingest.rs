@@ -88,7 +88,10 @@ async fn embedded(folder: &Path, writers: u64, time: Duration) {
             let revision = Revision::new(i128::from(number / DOCUMENTS + 1));
             let url = make::url(&(number % DOCUMENTS).to_string());
             let body = WriteBody::Put { revision, content };
-            documents.write(vec![DocumentWrite { stream: stream.id, url, body, at: make::at(0) }]).await.unwrap();
+            documents
+                .write(vec![DocumentWrite { stream: stream.id, url, body, at: make::at(0), trace: None }])
+                .await
+                .unwrap();
         }
     })
     .await;

@@ -132,10 +132,11 @@ fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite, history: &Hist
         transaction.remove(Table::Changes, keys::change(write.stream, replaced));
     }
     transaction.put(Table::Heads, head_key, head.encode());
-    let row = rows::encode_change(&head, &write.url, content.as_ref());
+    let row = rows::encode_change(&head, &write.url, content.as_ref(), write.trace.as_deref());
     transaction.put(Table::Changes, keys::change(write.stream, sequence), row);
     let written = WrittenChange { sequence, number: head.number, revision, replaces };
-    transaction.announce(Change::new(write.stream, &written, write.url, write.at, content));
+    let change = Change::new(write.stream, &written, write.url, write.at, content).with_trace(write.trace);
+    transaction.announce(change);
     Ok(Written::Changed(written))
 }
 

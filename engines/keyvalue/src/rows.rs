@@ -6,6 +6,7 @@
 mod delivery;
 mod outlet;
 mod token;
+mod trace;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flare_core::{
@@ -16,6 +17,7 @@ use flare_core::{
     port::Idempotency,
     revision::{Revision, RevisionFormat},
     stream::Stream,
+    trace::Trace,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
@@ -95,20 +97,29 @@ impl Head {
 
 const CHANGE_HEAD_BYTES: usize = 8 + 16 + 8 + 1 + 2;
 
+/// Flags of a change.
+const DELETED: u8 = 1;
+/// The row ends with the trace of the change.
+const HAS_TRACE: u8 = 0x80;
+
 /// Writes what [`decode_change`] reads; the sequence is in the key.
-pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Bytes>) -> Bytes {
+pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Bytes>, trace: Option<&Trace>) -> Bytes {
     let url = url.as_str().as_bytes();
     let content_bytes = content.map_or(0, Bytes::len);
-    let mut row = BytesMut::with_capacity(1 + CHANGE_HEAD_BYTES + url.len() + content_bytes);
+    let trace_bytes = trace.map_or(0, trace::encoded_bytes);
+    let mut row = BytesMut::with_capacity(1 + CHANGE_HEAD_BYTES + url.len() + content_bytes + trace_bytes);
     row.put_u8(LAYOUT);
     row.put_u64(head.number.0);
     row.put_slice(&head.revision.to_bytes());
     row.put_i64(micros(head.updated_at));
-    row.put_u8(head.deleted.into());
+    row.put_u8(u8::from(head.deleted) | if trace.is_some() { HAS_TRACE } else { 0 });
     row.put_u16(url.len() as u16);
     row.put_slice(url);
     if let Some(content) = content {
         row.put_slice(content);
+    }
+    if let Some(trace) = trace {
+        trace::append(&mut row, trace);
     }
     row.freeze()
 }
@@ -119,14 +130,16 @@ pub(crate) fn decode_change(stream: StreamId, sequence: Sequence, mut row: Bytes
     let number = DocumentNumber(row.get_u64());
     let revision = read_revision(&mut row);
     let updated_at = timestamp(row.get_i64())?;
-    let deleted = row.get_u8() != 0;
+    let flags = row.get_u8();
     let url_bytes = usize::from(row.get_u16());
     if row.len() < url_bytes {
         return Err(damaged("change"));
     }
     let url = read_url(&row.split_to(url_bytes))?;
+    let trace = if flags & HAS_TRACE == 0 { None } else { trace::split_off(&mut row)? };
+    let content = (flags & DELETED == 0).then_some(row);
     let written = WrittenChange { sequence, number, revision, replaces: None };
-    Ok(Change::new(stream, &written, url, updated_at, (!deleted).then_some(row)))
+    Ok(Change::new(stream, &written, url, updated_at, content).with_trace(trace))
 }
 
 fn read_url(bytes: &[u8]) -> Result<DocumentUrl> {

@@ -23,6 +23,7 @@ Examples:
   flare subscriptions create RESOURCE https://api.company.com/hook --name wishlist \\
       --header 'Authorization: Basic dXNlcg=='
   flare subscriptions create RESOURCE --file subscription.json
+  flare subscriptions rotate-secret RESOURCE ID --overlap 1h
   flare subscriptions list RESOURCE";
 
 /// Arguments of `flare subscriptions`.
@@ -59,6 +60,8 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: Input,
     },
+    /// Give a subscription a new secret; it is shown only now
+    RotateSecret(RotateSecret),
     /// Delete a subscription
     Delete(Named),
 }
@@ -77,6 +80,32 @@ struct Named {
 impl Named {
     fn path(&self) -> String {
         format!("{}/{}", path(&self.resource), segment(&self.id))
+    }
+}
+
+#[derive(Args, Debug)]
+struct RotateSecret {
+    #[command(flatten)]
+    named: Named,
+
+    /// How long deliveries are signed with the present secret too [default: 24h]
+    #[arg(long, value_name = "DURATION")]
+    overlap: Option<String>,
+
+    /// The new secret; without one the server makes one and shows it now
+    #[arg(long, value_name = "WHSEC")]
+    secret: Option<String>,
+
+    /// The scheme of the signatures from now on, v1 or v1a [default: the present one]
+    #[arg(long, value_name = "SCHEME")]
+    signature: Option<String>,
+}
+
+impl RotateSecret {
+    fn body(&self) -> Body {
+        let members = [("overlap", &self.overlap), ("secret", &self.secret), ("signature", &self.signature)];
+        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
+        Body::json(Value::Object(given.collect()).to_string())
     }
 }
 
@@ -166,6 +195,11 @@ impl Subscriptions {
                 let body = Body::json(file.read_all()?);
                 let answer = client.send(Method::PUT, &named.path(), Some(body)).await?;
                 show_fields(options, &answer, "updated")
+            }
+            Command::RotateSecret(rotate) => {
+                let path = format!("{}/secret/rotate", rotate.named.path());
+                let answer = client.send(Method::POST, &path, Some(rotate.body())).await?;
+                show_fields(options, &answer, "rotated")
             }
             Command::Delete(named) => {
                 let answer = client.send(Method::DELETE, &named.path(), None).await?;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::Duration;
+use super::host::HostName;
 use super::size::ByteSize;
 use super::target::DeliveryTarget;
 
@@ -64,6 +65,9 @@ pub struct Delivery {
     /// The longest `Retry-After` of a client that is honoured.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "720h"))]
     pub retry_after_max: Duration,
+    /// The name of this system for clients whose subscriptions have `endpoint.handshake`: it stands in
+    /// `WebHook-Request-Origin`, and all nodes of the system have the same.
+    pub origin: HostName,
     /// The time that a connection to a client has to be established, TLS included.
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "10m"))]
     pub connect_timeout: Duration,
@@ -110,6 +114,7 @@ impl Default for Delivery {
             response_body_max: ByteSize::kib(64),
             record_delay: Duration::from_millis(100),
             retry_after_max: Duration::from_secs(3600),
+            origin: HostName::flare(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),
             retries_max: 256,

@@ -7,13 +7,18 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A name in the `Host` header, in lower case and without a port: `flare.company.com`.
+/// A name of a host or a system, in lower case and without a port: `flare.company.com`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("format" = "host"))]
 pub struct HostName(String);
 
 impl HostName {
+    /// The name of a system that was given none.
+    pub fn flare() -> Self {
+        Self("flare".to_owned())
+    }
+
     /// The name, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0

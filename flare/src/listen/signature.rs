@@ -1,9 +1,10 @@
-//! Signatures of Standard Webhooks, version 1: HMAC-SHA256 over `{id}.{timestamp}.{body}`.
+//! Signatures of Standard Webhooks, version 1, over `{id}.{timestamp}.{body}`: HMAC-SHA256 (v1) or Ed25519 (v1a).
 
 use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{ED25519, ED25519_PUBLIC_KEY_LEN, UnparsedPublicKey};
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -18,19 +19,48 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The secret that a sender signs with, written `whsec_` and base64.
+/// What signatures are checked with: the secret that a sender signs with, written `whsec_` and base64, or its public
+/// key, written `whpk_` and base64.
 #[derive(Clone)]
-pub struct Secret(hmac::Key);
+pub struct Secret(Key);
+
+#[derive(Clone)]
+enum Key {
+    Shared(Box<hmac::Key>),
+    Public(UnparsedPublicKey<Vec<u8>>),
+}
+
+impl Key {
+    /// What stands before its signatures.
+    fn version(&self) -> &'static str {
+        match self {
+            Self::Shared(_) => "v1",
+            Self::Public(_) => "v1a",
+        }
+    }
+
+    fn verifies(&self, content: &[u8], tag: &[u8]) -> bool {
+        match self {
+            Self::Shared(key) => hmac::verify(key, content, tag).is_ok(),
+            Self::Public(key) => key.verify(content, tag).is_ok(),
+        }
+    }
+}
 
 impl FromStr for Secret {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = text.strip_prefix("whsec_").and_then(|encoded| BASE64.decode(encoded).ok());
-        match bytes.filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes))),
-            None => {
-                Err("a secret is `whsec_` and base64, as it was shown when the subscription was created".to_owned())
+        let decode = |prefix| text.strip_prefix(prefix).and_then(|encoded| BASE64.decode(encoded).ok());
+        let shared = decode("whsec_").filter(|bytes| !bytes.is_empty());
+        let public = decode("whpk_").filter(|bytes| bytes.len() == ED25519_PUBLIC_KEY_LEN);
+        match (shared, public) {
+            (Some(bytes), _) => Ok(Self(Key::Shared(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes))))),
+            (None, Some(bytes)) => Ok(Self(Key::Public(UnparsedPublicKey::new(&ED25519, bytes)))),
+            (None, None) => {
+                Err("a secret is `whsec_` and base64, as it was shown when the subscription was created, or \
+                                 `whpk_` and base64, its public key"
+                    .to_owned())
             }
         }
     }
@@ -61,15 +91,18 @@ pub fn verify(secrets: &[Secret], headers: &HeaderMap, body: &[u8], now: i64) ->
     }
 
     let content = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
-    let tags: Vec<Vec<u8>> = signatures
+    let tags: Vec<(&str, Vec<u8>)> = signatures
         .split_ascii_whitespace()
-        .filter_map(|signature| signature.strip_prefix("v1,"))
-        .filter_map(|encoded| BASE64.decode(encoded).ok())
+        .filter_map(|signature| signature.split_once(','))
+        .filter(|(version, _)| matches!(*version, "v1" | "v1a"))
+        .filter_map(|(version, encoded)| Some((version, BASE64.decode(encoded).ok()?)))
         .collect();
     if tags.is_empty() {
-        return Err("webhook-signature has no signature of version 1 (`v1,` and base64)".to_owned());
+        return Err("webhook-signature has no signature of version 1 (`v1,` or `v1a,` and base64)".to_owned());
     }
-    let right = secrets.iter().any(|Secret(key)| tags.iter().any(|tag| hmac::verify(key, &content, tag).is_ok()));
+    let right = secrets
+        .iter()
+        .any(|Secret(key)| tags.iter().any(|(version, tag)| *version == key.version() && key.verifies(&content, tag)));
     if right { Ok(()) } else { Err("no signature matches the secret and the body".to_owned()) }
 }
 
@@ -122,6 +155,25 @@ mod tests {
     }
 
     #[test]
+    fn a_public_key_checks_what_its_private_key_signed() {
+        use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let signed = [ID.as_bytes(), b".", TIME.to_string().as_bytes(), b".", BODY].concat();
+        let signature = BASE64.encode(pair.sign(&signed));
+        let check = |value: String| {
+            let public: Secret = format!("whpk_{}", BASE64.encode(pair.public_key())).parse().unwrap();
+            let mut headers = HeaderMap::new();
+            headers.insert("webhook-id", ID.parse().unwrap());
+            headers.insert("webhook-timestamp", TIME.into());
+            headers.insert("webhook-signature", value.parse().unwrap());
+            verify(&[public], &headers, BODY, TIME).is_ok()
+        };
+        assert!(check(format!("{SIGNATURE} v1a,{signature}")));
+        assert!(!check(format!("v1,{signature}")), "a signature is of its own version");
+        assert!(!check(SIGNATURE.to_owned()));
+    }
+
+    #[test]
     fn any_of_several_secrets_will_do() {
         let secrets: Vec<Secret> = ["whsec_AAAA", SECRET].iter().map(|text| text.parse().unwrap()).collect();
         let mut headers = HeaderMap::new();
@@ -133,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_secret_has_its_prefix_and_is_not_shown() {
-        for wrong in ["", "whsec_", "whsec_%", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+        for wrong in ["", "whsec_", "whsec_%", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whpk_", "whpk_AAAA"] {
             assert!(wrong.parse::<Secret>().is_err(), "{wrong}");
         }
         assert_eq!(format!("{:?}", SECRET.parse::<Secret>().unwrap()), "[hidden]");

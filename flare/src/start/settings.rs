@@ -25,6 +25,7 @@ pub fn node(config: &Config) -> anyhow::Result<Settings> {
         idle_timeout: delivery.idle_timeout.get(),
         response_bytes_max: delivery.response_body_max.as_usize(),
         retry_after_max: delivery.retry_after_max.get(),
+        origin: delivery.origin.as_str().to_owned(),
         record_delay: delivery.record_delay.get(),
         retries_max: delivery.retries_max,
         tail_bytes_max: delivery.tail_max.as_usize(),

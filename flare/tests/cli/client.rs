@@ -121,6 +121,18 @@ fn documents_are_written_from_a_file_or_standard_input() {
 }
 
 #[test]
+fn secrets_are_rotated() {
+    let answer = ("200 OK", r#"{"id":"1","secret":"whsec_x"}"#);
+    let (ran, request) = ask(answer, &["subscriptions", "rotate-secret", "r", "s/1"]);
+    assert_eq!(ran.succeeded(), "id: 1\nsecret: whsec_x\n");
+    assert_eq!(request.line, "POST /resources/r/subscriptions/s%2F1/secret/rotate");
+    assert_eq!(request.body, "{}");
+    let arguments = ["subscriptions", "rotate-secret", "r", "s", "--overlap", "1h", "--signature", "v1a"];
+    let (_, request) = ask(answer, &arguments);
+    assert_eq!(request.body, r#"{"overlap":"1h","signature":"v1a"}"#);
+}
+
+#[test]
 fn server_and_token_come_from_the_environment() {
     let server = Server::answering(&[("200 OK", "{}")]);
     let ran = run(flare(&["status"]).env("FLARE_URL", format!("{}/", server.url)).env("FLARE_TOKEN", "secret"));

@@ -23,6 +23,7 @@ use crate::{
     api::Shared,
     error::{self, ApiError, Subject},
     openapi::Described,
+    trace,
     wire::{
         document::{BulkError, BulkErrorDetail, BulkItem, BulkRefusal, BulkReport},
         excerpt, json as wire_json,
@@ -40,6 +41,9 @@ const ERRORS_MAX: usize = 100;
 /// can be taken is taken in one durable step. The answer is 202 if at least one item was taken or the array is empty,
 /// and 422 if all were refused. An `Idempotency-Key` is not needed: repeating a write announces nothing twice.
 #[utoipa::path(post, path = "/documents", operation_id = "writeDocuments", tag = "documents",
+    params(("traceparent" = Option<String>, Header, description =
+        "The trace that all of it belongs to (W3C Trace Context). It is passed on with the deliveries, and \
+         `tracestate` too.")),
     request_body(content((Vec<BulkItem> = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 202, description = "What was taken is durable", body = BulkReport),
@@ -64,7 +68,8 @@ pub(crate) async fn write(
     };
     let mut report = BulkReport::default();
     let (news, places) = read_items(&shared, &caller, &lines, &mut report);
-    let taken = shared.node.take_all(news).await.map_err(|error| ApiError::of(&error, Subject::Document))?;
+    let taken = shared.node.take_all(news, trace::read(&headers)).await;
+    let taken = taken.map_err(|error| ApiError::of(&error, Subject::Document))?;
     for ((line, url), outcome) in places.into_iter().zip(taken) {
         match outcome {
             Ok(Written::Changed(_)) => report.accepted += 1,

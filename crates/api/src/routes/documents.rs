@@ -11,10 +11,11 @@ use bytes::Bytes;
 use flare_core::{
     port::DocumentQuery,
     revision::{JsonScalar, ReadError, Revision, RevisionFormat},
+    trace::Trace,
     url::DocumentUrl,
 };
 use flare_node::{DocumentNews, IntakeError};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 use jiff::Timestamp;
 
 use super::{ResourcePath, json, no_resource};
@@ -24,6 +25,7 @@ use crate::{
     error::{self, ApiError, Subject},
     openapi::{Listed, Named},
     parameters::{PageQuery, Parameters},
+    trace,
     wire::{
         document::{Document, DocumentList},
         page::Pagination,
@@ -48,9 +50,9 @@ where
         Method::PUT => {
             let url = url()?;
             let content = collect(body, BodyLimits::single(&shared.settings)).await?;
-            within(timeout, put(shared, url, content)).await
+            within(timeout, put(shared, url, content, trace::read(&head.headers))).await
         }
-        Method::DELETE => within(timeout, delete(shared, url()?, head.headers.get(FLARE_REVISION))).await,
+        Method::DELETE => within(timeout, delete(shared, url()?, &head.headers)).await,
         Method::GET | Method::HEAD => within(timeout, show(shared, &url()?)).await,
         _ => Err(ApiError::method_not_allowed(&head.method, METHODS)),
     }
@@ -63,7 +65,10 @@ where
 #[utoipa::path(put, path = "/documents/{url}", operation_id = "putDocument", tag = "documents",
     params(("url" = String, Path, description = "The document's URL, raw or percent-encoded; its query belongs to it.",
         format = "uri", pattern = "^[hH][tT][tT][pP][sS]?(:|%3[aA]).+$",
-        example = json!("http://api.company.com/users/1"))),
+        example = json!("http://api.company.com/users/1")),
+        ("traceparent" = Option<String>, Header, description =
+        "The trace that this belongs to (W3C Trace Context). It is passed on with the deliveries, and \
+         `tracestate` too.")),
     request_body(content = inline(serde_json::Map<String, serde_json::Value>), content_type = "application/json",
         description = "The document: a JSON object that has the change field of its resource."),
     responses((status = 202, description = "It is kept"),
@@ -72,8 +77,13 @@ where
         (status = 422, description = "It is not an object, or its change field is missing or unreadable",
             body = error::ErrorAnswer),
         Named))]
-async fn put(shared: &Shared, url: DocumentUrl, content: Bytes) -> Result<Response, ApiError> {
-    shared.node.take(DocumentNews::Put { url, content }).await?;
+async fn put(
+    shared: &Shared,
+    url: DocumentUrl,
+    content: Bytes,
+    trace: Option<Arc<Trace>>,
+) -> Result<Response, ApiError> {
+    shared.node.take(DocumentNews::Put { url, content }, trace).await?;
     Ok(accepted())
 }
 
@@ -86,10 +96,13 @@ async fn put(shared: &Shared, url: DocumentUrl, content: Bytes) -> Result<Respon
         example = json!("http://api.company.com/users/1")),
         ("Flare-Revision" = Option<String>, Header, description =
         "The revision at which it was deleted, written as the resource's change field or as in RFC 3339. Without it, the \
-         delete counts as the newest news.")),
+         delete counts as the newest news."),
+        ("traceparent" = Option<String>, Header, description =
+        "The trace that this belongs to (W3C Trace Context). It is passed on with the deliveries, and \
+         `tracestate` too.")),
     responses((status = 202, description = "It is kept"), Named))]
-async fn delete(shared: &Shared, url: DocumentUrl, revision: Option<&HeaderValue>) -> Result<Response, ApiError> {
-    let revision = match revision {
+async fn delete(shared: &Shared, url: DocumentUrl, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let revision = match headers.get(FLARE_REVISION) {
         Some(value) => {
             let stream = shared.node.stream_of(&url).ok_or_else(|| IntakeError::NoResource(url.clone()))?;
             let text = String::from_utf8_lossy(value.as_bytes());
@@ -98,7 +111,7 @@ async fn delete(shared: &Shared, url: DocumentUrl, revision: Option<&HeaderValue
         }
         None => None,
     };
-    shared.node.take(DocumentNews::Delete { url, revision }).await?;
+    shared.node.take(DocumentNews::Delete { url, revision }, trace::read(headers)).await?;
     Ok(accepted())
 }
 

@@ -27,7 +27,7 @@ use crate::{
         json as wire_json,
         life::{
             Attempt, AttemptList, BehindList, BehindShown, DeadLetterChoice, DeadLetterList, DeadLetterShown,
-            DeadLettersSettled, LagShown, ResyncShown,
+            DeadLettersSettled, LagShown, ResyncShown, TestShown,
         },
         page::Pagination,
         subscription::Subscription,
@@ -41,8 +41,8 @@ pub(super) fn found(shared: &Shared, id: StreamId, sid: OutletId) -> Result<(Arc
     Ok((stream, outlet))
 }
 
-pub(super) fn failed(error: flare_core::Error) -> ApiError {
-    ApiError::of(&error, Subject::Subscription)
+pub(super) fn failed(error: &flare_core::Error) -> ApiError {
+    ApiError::of(error, Subject::Subscription)
 }
 
 /// Pauses a subscription.
@@ -57,7 +57,7 @@ pub(crate) async fn pause(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    let outlet = shared.node.pause_outlet(id, sid).await.map_err(failed)?;
+    let outlet = shared.node.pause_outlet(id, sid).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &Subscription::of(&outlet))
 }
 
@@ -73,8 +73,27 @@ pub(crate) async fn resume(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    let outlet = shared.node.resume_outlet(id, sid).await.map_err(failed)?;
+    let outlet = shared.node.resume_outlet(id, sid).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &Subscription::of(&outlet))
+}
+
+/// Tries a subscription out.
+///
+/// Calls its endpoint with a signed message whose action is `test`, with `test` for each wildcard, and says what came of
+/// it. Nothing is recorded, and nothing is retried.
+#[utoipa::path(post, path = "/resources/{id}/subscriptions/{sid}/test", operation_id = "testSubscription",
+    tag = "subscriptions",
+    params(("id" = String, Path, format = "uuid"), ("sid" = String, Path, format = "uuid")),
+    responses((status = 200, description = "What the endpoint said", body = TestShown),
+        (status = 422, description = "The templates give no valid request", body = error::ErrorAnswer), Identified))]
+pub(crate) async fn test(
+    State(shared): State<Arc<Shared>>,
+    SubscriptionPath(id, sid): SubscriptionPath,
+) -> Result<Response, ApiError> {
+    let (stream, outlet) = found(&shared, id, sid)?;
+    let tested = shared.node.test_outlet(&outlet, &stream).await;
+    let tested = tested.map_err(|reason| ApiError::new(error::SUBSCRIPTION_INVALID, reason))?;
+    json(StatusCode::OK, &TestShown::from(tested))
 }
 
 /// Says how far a subscription is behind.
@@ -86,7 +105,7 @@ pub(crate) async fn lag(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    let lag = shared.node.lag(id, sid).await.map_err(failed)?;
+    let lag = shared.node.lag(id, sid).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &LagShown::from(lag))
 }
 
@@ -104,7 +123,8 @@ pub(crate) async fn lag_documents(
 ) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
     let (stream, _) = found(&shared, id, sid)?;
-    let behind = shared.node.documents_behind(id, sid, page.offset, page.limit).await.map_err(failed)?;
+    let behind =
+        shared.node.documents_behind(id, sid, page.offset, page.limit).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &BehindList { documents: behind.iter().map(|one| BehindShown::of(one, &stream)).collect() })
 }
 
@@ -118,7 +138,7 @@ pub(crate) async fn resync(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    let resync = shared.node.resync(id, sid).await.map_err(failed)?;
+    let resync = shared.node.resync(id, sid).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &ResyncShown::from(resync))
 }
 
@@ -155,7 +175,7 @@ pub(crate) async fn attempts(
         };
     let (stream, _) = found(&shared, id, sid)?;
     let limit = query.limit;
-    let attempts = shared.node.attempts(sid, query).await.map_err(failed)?;
+    let attempts = shared.node.attempts(sid, query).await.map_err(|error| failed(&error))?;
     let next = attempts.last().filter(|_| attempts.len() >= limit).map(|last| last.at.to_string());
     json(
         StatusCode::OK,
@@ -194,7 +214,7 @@ pub(crate) async fn dead_letters(
 ) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
     let (stream, _) = found(&shared, id, sid)?;
-    let letters = shared.node.dead_letters(sid, page.offset, page.limit).await.map_err(failed)?;
+    let letters = shared.node.dead_letters(sid, page.offset, page.limit).await.map_err(|error| failed(&error))?;
     json(
         StatusCode::OK,
         &DeadLetterList {
@@ -219,7 +239,7 @@ pub(crate) async fn replay_dead_letters(
 ) -> Result<Response, ApiError> {
     let chosen = read_choice(&shared, &headers, &body)?.sequences();
     found(&shared, id, sid)?;
-    let dead_letters = shared.node.replay_dead_letters(sid, chosen.as_deref()).await.map_err(failed)?;
+    let dead_letters = shared.node.replay_dead_letters(sid, chosen.as_deref()).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &DeadLettersSettled { dead_letters })
 }
 
@@ -238,7 +258,8 @@ pub(crate) async fn discard_dead_letters(
 ) -> Result<Response, ApiError> {
     let chosen = read_choice(&shared, &headers, &body)?.sequences();
     found(&shared, id, sid)?;
-    let dead_letters = shared.node.discard_dead_letters(sid, chosen.as_deref()).await.map_err(failed)?;
+    let dead_letters =
+        shared.node.discard_dead_letters(sid, chosen.as_deref()).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &DeadLettersSettled { dead_letters })
 }
 

@@ -47,7 +47,7 @@ pub(crate) async fn demand(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    let left = shared.node.demand(id, sid).await.map_err(failed)?;
+    let left = shared.node.demand(id, sid).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &Demand { left })
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn add_demand(
         return Err(ApiError::new(error::SUBSCRIPTION_INVALID, detail));
     }
     found(&shared, id, sid)?;
-    let left = shared.node.add_demand(id, sid, new.quantity).await.map_err(failed)?;
+    let left = shared.node.add_demand(id, sid, new.quantity).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &Demand { left })
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn pull(
     let wait = read_time("wait", parameters.get("wait"), Duration::ZERO, Duration::ZERO..=WAIT_MAX)?;
     let lease = read_time("lease", parameters.get("lease"), LEASE, SHORTEST..=LEASE_MAX)?;
     let (stream, outlet) = found(&shared, id, sid)?;
-    let messages = shared.node.pull(id, sid, limit, wait, lease).await.map_err(failed)?;
+    let messages = shared.node.pull(id, sid, limit, wait, lease).await.map_err(|error| failed(&error))?;
     let shown = messages.iter().map(|message| MessageShown::of(message, &stream, outlet.content.document));
     json(StatusCode::OK, &MessageList { messages: shown.collect() })
 }
@@ -178,7 +178,7 @@ async fn settle(
         return Err(ApiError::new(error::SUBSCRIPTION_INVALID, detail));
     }
     found(shared, id, sid)?;
-    let results = shared.node.settle(id, sid, receipts.clone(), how).await.map_err(failed)?;
+    let results = shared.node.settle(id, sid, receipts.clone(), how).await.map_err(|error| failed(&error))?;
     json(StatusCode::OK, &Settled::of(receipts, &results))
 }
 

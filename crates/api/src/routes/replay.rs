@@ -44,7 +44,7 @@ pub(crate) async fn start(
     let (stream, _) = found(&shared, id, sid)?;
     let (from, prefix) =
         new.into_domain(&stream).map_err(|refusal| ApiError::new(error::SUBSCRIPTION_INVALID, refusal.0))?;
-    let replay = shared.node.start_replay(id, sid, from, prefix).await.map_err(failed)?;
+    let replay = shared.node.start_replay(id, sid, from, prefix).await.map_err(|error| failed(&error))?;
     json(StatusCode::ACCEPTED, &ReplayShown::of(&replay, &stream))
 }
 
@@ -77,6 +77,6 @@ pub(crate) async fn cancel(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     found(&shared, id, sid)?;
-    shared.node.cancel_replay(sid).await.map_err(failed)?;
+    shared.node.cancel_replay(sid).await.map_err(|error| failed(&error))?;
     Ok(no_content())
 }

@@ -13,6 +13,7 @@ use http::{HeaderMap, StatusCode, request::Parts};
 
 use super::{
     ResourcePath, SubscriptionPath, created, idempotency, json, no_content, no_resource, no_subscription, require_json,
+    secret,
 };
 use crate::{
     api::Shared,
@@ -97,7 +98,8 @@ pub(crate) async fn show(
 
 /// Replaces a subscription.
 ///
-/// What is absent goes back to its default, but for the secret, which stays. It takes effect at the next delivery.
+/// What is absent goes back to its default, but for the secret and its scheme, which stay. It takes effect at the next
+/// delivery.
 #[utoipa::path(put, path = "/resources/{id}/subscriptions/{sid}", operation_id = "updateSubscription",
     tag = "subscriptions",
     params(("id" = String, Path, format = "uuid"), ("sid" = String, Path, format = "uuid")),
@@ -115,7 +117,7 @@ pub(crate) async fn update(
 ) -> Result<Response, ApiError> {
     let new = read(&shared, id, &headers, &body)?;
     let updated = shared.node.update_outlet(id, sid, new).await;
-    let outlet = updated.map_err(|error| ApiError::of(&error, Subject::Subscription))?;
+    let outlet = updated.map_err(|error| secret::refused(&error))?;
     json(StatusCode::OK, &Subscription::of(&outlet))
 }
 

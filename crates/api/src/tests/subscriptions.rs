@@ -14,7 +14,8 @@ fn full() -> Value {
         "endpoint": {
             "url": "https://api.company.com/wishlist/{id}", "method": "post",
             "headers": { "Authorization": ["Basic abc"], "X-Many": ["1", "2"] },
-            "actions": { "delete": { "method": "DELETE" }, "create": { "url": "https://other/{id}?a={id}" } }
+            "actions": { "delete": { "method": "DELETE" }, "create": { "url": "https://other/{id}?a={id}" } },
+            "handshake": true
         },
         "delivery": {
             "success": [200, 201], "discard": [500], "timeout": "1500ms", "concurrency": 4,
@@ -27,6 +28,7 @@ fn full() -> Value {
         "data": { "service": "user", "id": "{id}", "nested": { "a": [1, 2.5, null] } },
         "revision": "last",
         "snapshot": false,
+        "signature": "v1",
         "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     })
 }
@@ -113,6 +115,8 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/mode", json!("sometimes")),
         ("/revision", json!("some")),
         ("/content/format", json!("xml")),
+        ("/signature", json!("v2")),
+        ("/signature", json!("v1a")),
         ("/endpoint/url", json!("/relative")),
         ("/endpoint/url", json!("ftp://client/x")),
         ("/endpoint/url", json!("https://{id}.company.com/x")),
@@ -125,6 +129,7 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/endpoint/method", json!("brew")),
         ("/endpoint/headers", json!({"host": ["x"]})),
         ("/endpoint/headers", json!({"Webhook-Id": ["x"]})),
+        ("/endpoint/headers", json!({"TraceParent": ["x"]})),
         ("/endpoint/headers", json!({"bad name": ["x"]})),
         ("/endpoint/headers", json!({"x-a": ["line\nbreak"]})),
         ("/endpoint/headers", json!({"x-a": []})),
@@ -148,6 +153,7 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/data", json!((0..65).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>())),
         ("/secret", json!("whsec_c2hvcnQ=")),
         ("/secret", json!("hunter2")),
+        ("/secret", json!(format!("whsk_{}==", "A".repeat(86)))),
     ];
     for (place, value) in cases {
         let mut body = full();
@@ -221,8 +227,10 @@ async fn nulls_are_as_good_as_absent() {
     let lab = Lab::new().await;
     let resource = lab.resource().await;
     let body = json!({
-        "name": "n", "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null}, "mode": null,
-        "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null, "secret": null
+        "name": "n",
+        "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null, "handshake": null},
+        "mode": null, "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null,
+        "secret": null, "signature": null
     });
     assert_eq!(create(&lab, &resource, &body).await.status, 201);
 }

@@ -19,7 +19,7 @@ const HEADER_VALUES_MAX: usize = 64;
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 /// Headers that belong to the connection or that Flare sets itself.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 12] = [
     "host",
     "content-length",
     "connection",
@@ -30,6 +30,8 @@ const RESERVED: [&str; 10] = [
     "upgrade",
     "expect",
     "proxy-connection",
+    "traceparent",
+    "tracestate",
 ];
 const RESERVED_PREFIXES: [&str; 2] = ["webhook-", "flare-"];
 
@@ -56,6 +58,8 @@ pub(crate) struct NewEndpoint {
     pub headers: Option<Members<Vec<String>>>,
     #[serde(default, deserialize_with = "json::optional_object")]
     pub actions: Option<NewActions>,
+    /// Ask the endpoint for its consent before the first delivery: the webhook handshake of CloudEvents (OPTIONS).
+    pub handshake: Option<bool>,
 }
 
 /// What is different for an action.
@@ -89,7 +93,7 @@ pub(crate) struct NewAction {
 
 impl NewEndpoint {
     pub fn into_domain(self, pattern: &Pattern) -> Result<Endpoint, Refusal> {
-        let NewEndpoint { url, method, headers, actions } = self;
+        let NewEndpoint { url, method, headers, actions, handshake } = self;
         let actions = match actions {
             Some(actions) => actions.into_domain(pattern)?,
             None => Vec::new(),
@@ -99,6 +103,7 @@ impl NewEndpoint {
             method: read_method("endpoint.method", method)?.unwrap_or(Method::Post),
             headers: read_headers("endpoint.headers", headers)?,
             actions,
+            handshake: handshake.unwrap_or(false),
         })
     }
 }
@@ -219,6 +224,7 @@ pub(crate) struct EndpointShown {
     /// What is different for an action.
     #[schema(value_type = std::collections::BTreeMap<String, ActionShown>)]
     pub actions: Members<ActionShown>,
+    pub handshake: bool,
 }
 
 /// What is different for an action.
@@ -252,6 +258,7 @@ impl From<&Endpoint> for EndpointShown {
             method: endpoint.method.as_str(),
             headers: Members(endpoint.headers.clone()),
             actions: Members(actions.collect()),
+            handshake: endpoint.handshake,
         }
     }
 }

@@ -5,7 +5,7 @@ use flare_core::{
     delivery::{AttemptRecord, AttemptResult, Behind, DeadLetter},
     stream::Stream,
 };
-use flare_node::{Lag, Resync};
+use flare_node::{Lag, Resync, Tested};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -140,6 +140,46 @@ impl DeadLetterChoice {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadLettersSettled {
     pub dead_letters: usize,
+}
+
+/// What came of a test.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TestShown {
+    /// The URL that was called.
+    pub url: String,
+    /// The answer would have counted as a delivery.
+    pub delivered: bool,
+    /// What the endpoint answered; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub status: Option<u16>,
+    /// The beginning of the answer's body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub response_body: Option<String>,
+    /// Why there was no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<String>,
+    pub duration_ms: f64,
+}
+
+impl From<Tested> for TestShown {
+    fn from(tested: Tested) -> Self {
+        let (status, response_body, error) = match tested.answer {
+            Ok((status, body)) => (Some(status), Some(body), None),
+            Err(reason) => (None, None, Some(reason)),
+        };
+        Self {
+            url: tested.url,
+            delivered: tested.is_delivered,
+            status,
+            response_body,
+            error,
+            duration_ms: tested.duration.as_secs_f64() * 1e3,
+        }
+    }
 }
 
 /// How far a subscription is behind.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flare_core::{
-    outlet::{Content, DataValue, Format, Mode, Outlet, Revisions, Secret, Status},
+    outlet::{Content, DataValue, Endpoint, Format, Method, Mode, Outlet, Revisions, Scheme, Secret, Status},
     pattern::Pattern,
     template::Template,
 };
@@ -19,6 +19,7 @@ use super::{
     json,
     members::Members,
     page::Pagination,
+    secret,
 };
 use crate::settings::DeliveryBounds;
 
@@ -56,8 +57,11 @@ pub(crate) struct NewSubscription {
     pub revision: Option<String>,
     /// Whether documents that are there already are sent too. It counts for a new subscription only.
     pub snapshot: Option<bool>,
+    #[serde(default)]
+    #[schema(schema_with = secret::signature_schema)]
+    pub signature: Option<String>,
     /// The key of the signatures (Standard Webhooks): `whsec_` and 24 to 64 bytes in base64. One is made if it is
-    /// absent; in a PUT, the present one stays.
+    /// absent; in a PUT, the present one stays. Not for `v1a`.
     #[schema(
         write_only,
         pattern = "^whsec_([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=|[A-Za-z0-9+/][AQgw]==)?$"
@@ -83,16 +87,20 @@ impl NewSubscription {
     /// `pattern` is the endpoint of the resource, whose wildcards may be used.
     pub fn into_domain(self, pattern: &Pattern, bounds: &DeliveryBounds) -> Result<NewOutlet, Refusal> {
         check_name(&self.name)?;
+        let (secret, signature) = secret::read(self.secret.as_deref(), self.signature)?;
+        let (endpoint, content) = (self.endpoint.into_domain(pattern)?, read_content(self.content)?);
+        check_format(&endpoint, content.format)?;
         Ok(NewOutlet {
             mode: named("mode", &Mode::ALL, Mode::as_str, self.mode)?,
             revisions: named("revision", &Revisions::ALL, Revisions::as_str, self.revision)?,
             snapshot: self.snapshot.unwrap_or(false),
             name: self.name,
-            endpoint: self.endpoint.into_domain(pattern)?,
+            endpoint,
             delivery: Arc::new(self.delivery.unwrap_or_default().into_domain(bounds)?),
-            content: read_content(self.content)?,
+            content,
             data: read_data(self.data.unwrap_or_default(), pattern)?,
-            secret: self.secret.map(|secret| read_secret(&secret)).transpose()?,
+            secret,
+            signature,
         })
     }
 }
@@ -106,7 +114,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// One of several, by its name; the default if it is absent.
-fn named<T: Copy + Default>(
+pub(super) fn named<T: Copy + Default>(
     field: &str,
     all: &[T],
     name: fn(T) -> &'static str,
@@ -127,6 +135,19 @@ fn read_content(content: Option<NewContent>) -> Result<Content, Refusal> {
         envelope: content.envelope.unwrap_or(default.envelope),
         format: named("content.format", &Format::ALL, Format::as_str, content.format)?,
     })
+}
+
+/// A structured event is the body, which a GET does not have.
+fn check_format(endpoint: &Endpoint, format: Format) -> Result<(), Refusal> {
+    let methods = endpoint.actions.iter().filter_map(|(_, different)| different.method).chain([endpoint.method]);
+    if format == Format::CloudEvents && methods.into_iter().any(|method| method == Method::Get) {
+        let (format, binary) = (Format::CloudEvents.as_str(), Format::CloudEventsBinary.as_str());
+        return Err(Refusal(format!(
+            "content.format is {format:?}, whose events are bodies, but a method of the endpoint is \"get\", which has \
+             none: use another method, or {binary:?}"
+        )));
+    }
+    Ok(())
 }
 
 fn read_data(Members(members): Members<Value>, pattern: &Pattern) -> Result<Vec<(String, DataValue)>, Refusal> {
@@ -158,8 +179,8 @@ fn read_data(Members(members): Members<Value>, pattern: &Pattern) -> Result<Vec<
 }
 
 /// The refused value may be close to a secret, so the message leaves it out.
-fn read_secret(text: &str) -> Result<Secret, Refusal> {
-    Secret::parse(text).ok_or_else(|| {
+pub(super) fn read_secret(text: &str) -> Result<Secret, Refusal> {
+    Secret::parse(text).filter(|secret| secret.scheme() == Scheme::V1).ok_or_else(|| {
         let (min, max) = (Secret::BYTES_MIN, Secret::BYTES_MAX);
         Refusal(format!("secret must be \"{}\" followed by {min} to {max} bytes in base64", Secret::PREFIX))
     })
@@ -190,7 +211,18 @@ pub(crate) struct Subscription {
     pub data: Members<Box<RawValue>>,
     pub revision: &'static str,
     pub snapshot: bool,
-    /// Shown once, in the answer to the creation.
+    /// The scheme of the signatures (Standard Webhooks).
+    #[schema(schema_with = secret::signature_shown_schema)]
+    pub signature: &'static str,
+    /// What signatures of `v1a` are checked with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, pattern = "^whpk_[A-Za-z0-9+/]{43}=$")]
+    pub public_key: Option<String>,
+    /// Until then deliveries are signed with the secret before the last rotation too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = "date-time")]
+    pub previous_secret_until: Option<String>,
+    /// Shown once, in the answer to the creation or the rotation. The private key of `v1a` is never shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub secret: Option<String>,
@@ -233,15 +265,18 @@ impl Subscription {
             data: Members(outlet.data.iter().map(|(name, value)| (name.clone(), show_data(value))).collect()),
             revision: outlet.revisions.as_str(),
             snapshot: outlet.snapshot,
+            signature: outlet.signing.secret.scheme().as_str(),
+            public_key: outlet.signing.secret.public_key(),
+            previous_secret_until: secret::previous_until(&outlet.signing),
             secret: None,
             created_at: outlet.created_at.to_string(),
             updated_at: outlet.updated_at.to_string(),
         }
     }
 
-    /// For the answer to the creation only.
+    /// For the answers to the creation and the rotation only.
     pub fn with_secret(outlet: &Outlet) -> Self {
-        Self { secret: Some(outlet.signing.secret.reveal()), ..Self::of(outlet) }
+        Self { secret: secret::shown_once(&outlet.signing), ..Self::of(outlet) }
     }
 }
 
@@ -275,7 +310,10 @@ fn format_schema() -> utoipa::openapi::schema::Object {
     names_schema(description, Format::ALL.map(Format::as_str))
 }
 
-fn names_schema<const N: usize>(description: &str, names: [&'static str; N]) -> utoipa::openapi::schema::Object {
+pub(super) fn names_schema<const N: usize>(
+    description: &str,
+    names: [&'static str; N],
+) -> utoipa::openapi::schema::Object {
     use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Null]))

@@ -1,6 +1,10 @@
 //! One attempt to bring an outlet up to date on one document.
 
-use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::Arc,
+    sync::atomic::Ordering,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use flare_core::{
@@ -12,7 +16,7 @@ use flare_core::{
     stream::Stream,
     url::DocumentUrl,
 };
-use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use http::{HeaderMap, Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::Full;
 use jiff::Timestamp;
 use tokio::{
@@ -20,7 +24,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Shared, client::Answer, request::Push};
+use super::{Shared, client::Answer, request::Push, wire::Wire};
 
 /// What is to be delivered.
 pub(crate) enum Source {
@@ -79,6 +83,7 @@ pub(crate) struct Attempt {
     pub source: Source,
     /// Attempts that failed before this one.
     pub failed: u32,
+    pub wire: Option<Arc<Wire>>,
 }
 
 /// What an attempt has found to do.
@@ -138,16 +143,30 @@ impl Attempt {
         let sent = Some(Sent::of(change));
         let failed = |reason| Outcome::Failed(Failed { reason, sent, gone: false, retry_after: None });
         let now = Timestamp::now();
-        let push = Push { outlet: &self.outlet, stream: &self.stream, change, action, attempt: self.failed + 1, now };
-        let request = match push.request() {
-            Ok(request) => request,
+        let push = Push {
+            outlet: &self.outlet,
+            stream: &self.stream,
+            change,
+            action,
+            attempt: self.failed + 1,
+            now,
+            wire: self.wire.as_deref(),
+            origin: &self.shared.settings.origin,
+        };
+        let prepared = push.request().and_then(|request| {
+            let must_ask = self.wire.as_ref().filter(|wire| wire.must_ask(request.uri()));
+            let question = must_ask.map(|_| push.question(request.uri())).transpose()?;
+            Ok((request, question))
+        });
+        let (request, question) = match prepared {
+            Ok(prepared) => prepared,
             Err(reason) => return failed(reason),
         };
         let body = request.body().clone();
         let in_flight = &self.shared.counters.in_flight;
         in_flight.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        let answer = self.send(request, place).await;
+        let answer = self.send(request, question, place).await;
         in_flight.fetch_sub(1, Ordering::Relaxed);
         self.log(change, action, now, started.elapsed(), body, &answer);
         let Answer { status, headers, .. } = match answer {
@@ -170,7 +189,7 @@ impl Attempt {
                 reason: format!("the endpoint answered {status}"),
                 sent,
                 gone: status == StatusCode::GONE,
-                retry_after: retry_after(status, &headers, self.shared.settings.retry_after_max),
+                retry_after: retry_after(status, &headers, SystemTime::now(), self.shared.settings.retry_after_max),
             }),
         }
     }
@@ -213,10 +232,20 @@ impl Attempt {
 
     /// A request that is not answered soon gives its place to others and waits among the slow ones, so that endpoints
     /// that hang do not hold up those that do not.
-    async fn send(&self, request: http::Request<Full<Bytes>>, place: OwnedSemaphorePermit) -> Result<Answer, String> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        question: Option<Request<Full<Bytes>>>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Answer, String> {
         let timeout = self.outlet.delivery.timeout;
         let started = Instant::now();
-        let answer = self.shared.client.send(request);
+        let answer = async {
+            if let (Some(wire), Some(question)) = (&self.wire, question) {
+                wire.ask(&self.shared.client, question, &self.shared.settings.origin).await?;
+            }
+            self.shared.client.send(request).await
+        };
         let mut timer = std::pin::pin!(sleep(timeout.min(self.shared.settings.slow_after)));
         let mut answer = std::pin::pin!(answer);
         let mut place = place;
@@ -257,11 +286,41 @@ pub(crate) fn action(change: &Change, version: Option<Version>) -> Option<Action
     }
 }
 
-/// How long the client asks to be left alone. Only seconds are read; a date is an absolute time of a foreign clock.
-fn retry_after(status: StatusCode, headers: &HeaderMap, max: Duration) -> Option<Duration> {
+/// How long the client asks to be left alone: seconds, or until a date. One that is over asks for nothing.
+fn retry_after(status: StatusCode, headers: &HeaderMap, now: SystemTime, max: Duration) -> Option<Duration> {
     if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;
     }
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(max))
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).ok()?,
+    };
+    Some(wait.min(max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_after_is_seconds_or_a_date_within_the_maximum() {
+        let now = httpdate::parse_http_date("Mon, 16 Nov 2026 08:00:00 GMT").unwrap();
+        let check = |status: StatusCode, value: &'static str, expected: Option<u64>| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, http::HeaderValue::from_static(value))]);
+            let wait = retry_after(status, &headers, now, Duration::from_secs(100));
+            assert_eq!(wait, expected.map(Duration::from_secs), "{value}");
+        };
+        let busy = StatusCode::TOO_MANY_REQUESTS;
+        check(busy, "7", Some(7));
+        check(busy, "101", Some(100));
+        check(busy, "Mon, 16 Nov 2026 08:00:09 GMT", Some(9));
+        check(busy, "Tue, 17 Nov 2026 08:00:00 GMT", Some(100));
+        check(busy, "Monday, 16-Nov-26 08:00:09 GMT", Some(9));
+        check(busy, "Mon, 16 Nov 2026 07:59:59 GMT", None);
+        check(busy, "soon", None);
+        check(busy, "-1", None);
+        check(StatusCode::SERVICE_UNAVAILABLE, "7", Some(7));
+        check(StatusCode::INTERNAL_SERVER_ERROR, "7", None);
+    }
 }

@@ -68,8 +68,6 @@ pub struct Inspection {
     pub next_retry: Option<Timestamp>,
     /// Messages that a passive client still asks for.
     pub demand: u64,
-    /// It fails, and gets one request at a time.
-    pub is_down: bool,
 }
 
 /// Commands are bounded by the writes to outlets, which wait for the store; nudges merge.

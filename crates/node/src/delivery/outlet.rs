@@ -23,7 +23,10 @@ use flare_core::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::attempt::{Failed, Outcome, Sent, Source};
+use super::{
+    attempt::{Failed, Outcome, Sent, Source},
+    wire::Wire,
+};
 use active::{Active, Flight, Waiting};
 
 /// So many failures in a row, and the outlet counts as down.
@@ -45,6 +48,8 @@ pub(crate) struct Moment {
 pub(crate) struct OutletState {
     outlet: Arc<Outlet>,
     pub stream: Arc<Stream>,
+    /// What is kept between pushes, where something is.
+    pub wire: Option<Arc<Wire>>,
     /// Everything up to here was taken from the feed.
     position: Sequence,
     /// The cursor as the store knows it.
@@ -94,6 +99,7 @@ impl OutletState {
     pub fn new(outlet: Arc<Outlet>, stream: Arc<Stream>, cursor: Sequence, head: Sequence) -> Self {
         Self {
             pace: outlet.delivery.rate.map(Pace::new),
+            wire: Wire::of(&outlet),
             outlet,
             stream,
             position: cursor,
@@ -121,6 +127,7 @@ impl OutletState {
         if outlet.delivery.rate != self.pace.as_ref().map(Pace::rate) {
             self.pace = outlet.delivery.rate.map(Pace::new);
         }
+        self.wire = Wire::of(&outlet);
         if outlet.status.is_active() && !self.outlet.status.is_active() {
             // A new chance for all that waits.
             self.failures_in_a_row = 0;
@@ -337,7 +344,7 @@ impl OutletState {
                 self.settle(number, flight, None, moment, record);
                 Ending::GaveUp
             }
-            Outcome::Failed(failure) => self.failed(number, flight, failure, moment, record),
+            Outcome::Failed(failure) => self.failed(number, flight, &failure, moment, record),
         }
     }
 
@@ -385,13 +392,13 @@ impl OutletState {
         &mut self,
         number: DocumentNumber,
         mut flight: Flight,
-        failure: Failed,
+        failure: &Failed,
         moment: Moment,
         record: &mut impl FnMut(Progress),
     ) -> Ending {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let failing_since = *self.failing_since.get_or_insert(moment.clock);
-        let disable = self.reason_to_disable(&failure, failing_since, moment.clock);
+        let disable = self.reason_to_disable(failure, failing_since, moment.clock);
         let failed = flight.failed.saturating_add(1);
         if !self.is_down()
             && disable.is_none()

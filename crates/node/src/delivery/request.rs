@@ -1,22 +1,27 @@
 //! The request of a push: URL, headers, body, signature.
 
-use aws_lc_rs::hmac;
-use base64::Engine;
 use bytes::Bytes;
 use flare_core::{
     document::{Action, Change},
-    outlet::{DataValue, Method, Outlet},
+    outlet::{DataValue, Format, Method, Outlet},
     pattern::Captures,
     stream::Stream,
 };
 use http::{
-    HeaderName, HeaderValue, Request,
+    HeaderMap, HeaderName, HeaderValue, Request,
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::Full;
 use jiff::Timestamp;
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("flare/", env!("CARGO_PKG_VERSION")));
+use super::{
+    cloud_event::{self, CloudEvent},
+    handshake,
+    signature::{self, Message},
+    wire::Wire,
+};
+
+pub(crate) const AGENT: HeaderValue = HeaderValue::from_static(concat!("flare/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -25,6 +30,8 @@ const FLARE_SUBSCRIPTION: HeaderName = HeaderName::from_static("flare-subscripti
 const FLARE_DOCUMENT: HeaderName = HeaderName::from_static("flare-document");
 const FLARE_REVISION: HeaderName = HeaderName::from_static("flare-revision");
 const FLARE_ATTEMPT: HeaderName = HeaderName::from_static("flare-attempt");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// What is to be told to whom.
 pub(crate) struct Push<'a> {
@@ -35,6 +42,10 @@ pub(crate) struct Push<'a> {
     /// One for the first attempt.
     pub attempt: u32,
     pub now: Timestamp,
+    /// What is kept for the outlet, where something is.
+    pub wire: Option<&'a Wire>,
+    /// The name under which Flare asks for consent.
+    pub origin: &'a str,
 }
 
 impl Push<'_> {
@@ -48,26 +59,71 @@ impl Push<'_> {
         let url = self.outlet.endpoint.url(self.action).expand(&captures);
         let method = self.outlet.endpoint.method(self.action);
         let revision = self.stream.change.format.render(self.change.revision);
-        let body = match method {
-            Method::Get => Bytes::new(),
-            _ => self.body(&captures, &revision)?,
+        // The same for all attempts at one revision.
+        let id = format!("msg_{}_{}", self.outlet.id, self.change.sequence);
+        let format = self.outlet.content.format;
+        let event = match format {
+            Format::Flare => None,
+            Format::CloudEvents | Format::CloudEventsBinary => Some(self.event(&captures, &id, &revision)?),
+        };
+        let body = match (method, &event) {
+            (Method::Get, _) => Bytes::new(),
+            (_, None) => self.body(&captures, &revision)?,
+            (_, Some(event)) if format == Format::CloudEvents => event.structured()?,
+            (_, Some(event)) => event.document.cloned().unwrap_or_default(),
         };
         let mut request = Request::builder()
             .method(verb(method))
             .uri(url.as_ref())
             .body(Full::new(body.clone()))
             .map_err(|error| format!("{url} is not a URL that can be called: {error}"))?;
-        self.put_headers(&mut request, &body, &revision)?;
+        let headers = request.headers_mut();
+        self.put_headers(headers, &body, id.clone(), &revision)?;
+        // What is a CloudEvent is not for the endpoint's own headers to say.
+        if let Some(event) = event.filter(|_| format == Format::CloudEventsBinary) {
+            event.put_headers(headers)?;
+        }
+        let own_type = match format {
+            Format::Flare => None,
+            Format::CloudEvents => Some(cloud_event::STRUCTURED_TYPE),
+            Format::CloudEventsBinary => Some(JSON),
+        };
+        if let Some(own_type) = own_type.filter(|_| !body.is_empty()) {
+            headers.insert(CONTENT_TYPE, own_type);
+        }
         Ok(request)
     }
 
-    fn put_headers(&self, request: &mut Request<Full<Bytes>>, body: &[u8], revision: &str) -> Result<(), String> {
-        let headers = request.headers_mut();
-        headers.reserve(12);
+    fn put_headers(&self, headers: &mut HeaderMap, body: &[u8], id: String, revision: &str) -> Result<(), String> {
+        headers.reserve(16);
         headers.insert(USER_AGENT, AGENT);
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
+        self.put_own_headers(headers)?;
+        let timestamp = self.now.as_second().to_string();
+        let signature = self.sign(&Message { id: &id, timestamp: &timestamp, body })?;
+        headers.insert(WEBHOOK_ID, header(id)?);
+        headers.insert(WEBHOOK_TIMESTAMP, header(timestamp)?);
+        headers.insert(WEBHOOK_SIGNATURE, header(signature)?);
+        headers.insert(FLARE_SUBSCRIPTION, header(self.outlet.id.to_string())?);
+        headers.insert(FLARE_DOCUMENT, header(self.change.url.as_str().to_owned())?);
+        headers.insert(FLARE_REVISION, header(revision.trim_matches('"').to_owned())?);
+        headers.insert(FLARE_ATTEMPT, HeaderValue::from(self.attempt));
+        if self.outlet.endpoint.handshake {
+            headers.insert(handshake::REQUEST_ORIGIN, header(self.origin.to_owned())?);
+        }
+        if let Some(trace) = &self.change.trace {
+            headers.insert(TRACEPARENT, header(trace.parent().to_owned())?);
+            if let Some(state) = trace.state() {
+                headers.insert(TRACESTATE, header(state.to_owned())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The headers that the endpoint asks for.
+    pub fn put_own_headers(&self, headers: &mut HeaderMap) -> Result<(), String> {
         for (name, values) in self.outlet.endpoint.headers(self.action) {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
             headers.remove(&name);
@@ -75,25 +131,43 @@ impl Push<'_> {
                 headers.append(&name, header(value.clone())?);
             }
         }
-        let outlet = self.outlet.id.to_string();
-        // The same for all attempts at one revision.
-        let id = format!("msg_{outlet}_{}", self.change.sequence);
-        let timestamp = self.now.as_second().to_string();
-        let signature = sign(self.outlet.signing.secret.key(), &id, &timestamp, body);
-        headers.insert(WEBHOOK_ID, header(id)?);
-        headers.insert(WEBHOOK_TIMESTAMP, header(timestamp)?);
-        headers.insert(WEBHOOK_SIGNATURE, header(signature)?);
-        headers.insert(FLARE_SUBSCRIPTION, header(outlet)?);
-        headers.insert(FLARE_DOCUMENT, header(self.change.url.as_str().to_owned())?);
-        headers.insert(FLARE_REVISION, header(revision.trim_matches('"').to_owned())?);
-        headers.insert(FLARE_ATTEMPT, HeaderValue::from(self.attempt));
         Ok(())
     }
 
+    fn sign(&self, message: &Message<'_>) -> Result<String, String> {
+        match self.wire {
+            Some(wire) => wire.sign(self.outlet, message, self.now),
+            None => signature::sign_once(&self.outlet.signing, message, self.now),
+        }
+    }
+
+    fn document(&self) -> Option<&Bytes> {
+        self.change.content.as_ref().filter(|_| self.outlet.content.document)
+    }
+
+    fn event<'e>(&'e self, captures: &Captures<'_>, id: &'e str, revision: &'e str) -> Result<CloudEvent<'e>, String> {
+        let data = if self.outlet.data.is_empty() {
+            None
+        } else {
+            let mut data = Vec::new();
+            self.write_data(&mut data, captures).map_err(|error| format!("could not write the data: {error}"))?;
+            Some(String::from_utf8(data).map_err(|error| format!("the data is not text: {error}"))?)
+        };
+        Ok(CloudEvent {
+            id,
+            source: cloud_event::source(&self.stream.endpoint),
+            action: self.action,
+            subject: self.change.url.as_str(),
+            time: self.change.updated_at.to_string(),
+            revision: revision.trim_matches('"'),
+            data,
+            document: self.document(),
+        })
+    }
+
     fn body(&self, captures: &Captures<'_>, revision: &str) -> Result<Bytes, String> {
-        let content = self.outlet.content;
-        let document = self.change.content.as_ref().filter(|_| content.document);
-        if !content.envelope {
+        let document = self.document();
+        if !self.outlet.content.envelope {
             return Ok(document.cloned().unwrap_or_default());
         }
         let failed = |error: serde_json::Error| format!("could not write the envelope: {error}");
@@ -144,32 +218,10 @@ fn verb(method: Method) -> http::Method {
 }
 
 /// Takes the text over without a copy.
-fn header(value: String) -> Result<HeaderValue, String> {
+pub(crate) fn header(value: String) -> Result<HeaderValue, String> {
     let value = Bytes::from(value);
     HeaderValue::from_maybe_shared(value.clone()).map_err(|_| format!("{value:?} cannot stand in a header"))
 }
 
-/// The signature of Standard Webhooks, version 1: HMAC-SHA256 over id, timestamp and body.
-fn sign(key: &[u8], id: &str, timestamp: &str, body: &[u8]) -> String {
-    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
-    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
-        context.update(part);
-    }
-    let mut signature = String::with_capacity(48);
-    signature.push_str("v1,");
-    base64::engine::general_purpose::STANDARD.encode_string(context.sign(), &mut signature);
-    signature
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signature_is_that_of_the_published_example() {
-        // From the specification of Standard Webhooks.
-        let key = base64::engine::general_purpose::STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signed = sign(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", br#"{"test": 2432232314}"#);
-        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-    }
-}
+mod tests;

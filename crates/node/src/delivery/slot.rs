@@ -228,7 +228,6 @@ impl Slot {
             retries: state.retries(),
             next_retry: state.next_retry().and_then(|at| in_time(at).ok()),
             demand: state.credit(),
-            is_down: state.is_down(),
         })
     }
 
@@ -357,6 +356,7 @@ impl Slot {
             stream: state.stream.clone(),
             source: start.source,
             failed: start.failed,
+            wire: state.wire.clone(),
         })
     }
 

@@ -6,13 +6,17 @@ use flare_core::{
     Error, OutletId, Result, Sequence, StreamId,
     delivery::{AttemptQuery, AttemptRecord, DeadLetter},
     outlet::{Outlet, Status},
+    stream::Stream,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{Node, Page, missing};
 use crate::{
     clock,
-    delivery::mailbox::{Command, Hint},
+    delivery::{
+        Tested,
+        mailbox::{Command, Hint},
+    },
 };
 
 /// Dead letters that are sent again or forgotten in one step.
@@ -67,6 +71,11 @@ impl Node {
                 Err(error) => tracing::warn!(subscription = %next.outlet, reason = error.chain(), "could not disable"),
             }
         }
+    }
+
+    /// Calls the endpoint with a signed request that is no delivery. An error is a template that gives no valid request.
+    pub async fn test_outlet(&self, outlet: &Arc<Outlet>, stream: &Stream) -> Result<Tested, String> {
+        self.delivery.test(outlet, stream).await
     }
 
     pub async fn dead_letters(&self, id: OutletId, offset: usize, limit: usize) -> Result<Page<DeadLetter>> {

@@ -28,6 +28,8 @@ struct OutletRow {
     method: String,
     headers: Vec<(String, Vec<String>)>,
     actions: Vec<ActionRow>,
+    #[serde(default)]
+    handshake: bool,
     delivery: DeliveryRow,
     document: bool,
     envelope: bool,
@@ -110,6 +112,7 @@ pub(crate) fn encode_outlet(outlet: &Outlet) -> Result<Bytes> {
         method: outlet.endpoint.method.as_str().into(),
         headers: outlet.endpoint.headers.clone(),
         actions: actions.collect(),
+        handshake: outlet.endpoint.handshake,
         delivery: encode_delivery(&outlet.delivery),
         document: outlet.content.document,
         envelope: outlet.content.envelope,
@@ -217,7 +220,13 @@ pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result
         name: row.name,
         status: decode_status(row.status)?,
         mode: named(&Mode::ALL, Mode::as_str, &row.mode)?,
-        endpoint: Endpoint { url: template(&row.url)?, method: method(&row.method)?, headers: row.headers, actions },
+        endpoint: Endpoint {
+            url: template(&row.url)?,
+            method: method(&row.method)?,
+            headers: row.headers,
+            actions,
+            handshake: row.handshake,
+        },
         delivery: Arc::new(decode_delivery(row.delivery)?),
         content: Content {
             document: row.document,
