@@ -8,6 +8,7 @@
 mod access;
 mod bounded;
 mod deliveries;
+mod filters;
 mod full_disk;
 mod in_order_never_backwards;
 mod nothing_accepted_is_lost;

@@ -8,6 +8,7 @@ pub(crate) mod delivery;
 pub(crate) mod document;
 pub(crate) mod duration;
 pub(crate) mod endpoint;
+pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod members;
 pub(crate) mod overview;

@@ -6,6 +6,7 @@
 pub mod change;
 pub mod document;
 pub mod error;
+pub mod filter;
 pub mod id;
 pub mod outlet;
 pub mod pattern;

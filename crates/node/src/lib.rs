@@ -15,6 +15,7 @@ pub mod supervisor;
 mod sweeper;
 mod tail;
 
+pub use delivery::FilterProblem;
 pub use intake::{DocumentNews, IntakeError};
 pub use node::{Created, NewOutlet, NewStream, Node, Page, Status};
 pub use settings::Settings;

@@ -6,6 +6,7 @@ use flare_core::{
     Error, OutletId, Result, Sequence, StreamId,
     change::ChangeRule,
     document::{Change, Written},
+    filter::Filter,
     outlet::{
         Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Secret, Signing, Status as OutletStatus,
     },
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    delivery::Delivery,
+    delivery::{Delivery, FilterProblem},
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
     settings::Settings,
@@ -74,6 +75,7 @@ pub struct NewOutlet {
     pub delivery: Arc<DeliveryPolicy>,
     pub content: Content,
     pub data: Vec<(String, DataValue)>,
+    pub filter: Option<Filter>,
     pub revisions: Revisions,
     /// Only for one that is new.
     pub snapshot: bool,
@@ -235,6 +237,7 @@ impl Node {
             delivery: new.delivery,
             content: new.content,
             data: new.data,
+            filter: new.filter,
             revisions: new.revisions,
             snapshot: new.snapshot,
             signing: Signing { secret, previous: None },
@@ -266,6 +269,7 @@ impl Node {
             delivery: new.delivery,
             content: new.content,
             data: new.data,
+            filter: new.filter,
             revisions: new.revisions,
             signing: match new.secret {
                 Some(secret) => Signing { secret, previous: None },
@@ -282,6 +286,11 @@ impl Node {
 
     pub fn outlet(&self, stream: StreamId, id: OutletId) -> Option<Arc<Outlet>> {
         self.registry.outlet(stream, id)
+    }
+
+    /// The last change for which the filter of the outlet had no answer, since the node took the outlet up.
+    pub fn filter_problem(&self, id: OutletId) -> Option<FilterProblem> {
+        self.delivery.filter_problem(id)
     }
 
     /// None if the stream is not there.

@@ -56,6 +56,10 @@ impl Documents for KeyValueStore {
         }
     }
 
+    async fn change_at(&self, stream: StreamId, sequence: Sequence) -> Result<Option<Change>> {
+        read_change(&*self.map, stream, sequence)
+    }
+
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
         let (map, query) = (self.map.clone(), query.clone());
         blocking(move || page(&*map, stream, &query)).await
@@ -128,7 +132,7 @@ fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite, history: &Hist
         transaction.remove(Table::Changes, keys::change(write.stream, replaced));
     }
     transaction.put(Table::Heads, head_key, head.encode());
-    let row = rows::encode_change(&head, &write.url, content.as_ref());
+    let row = rows::encode_change(&head, replaces, &write.url, content.as_ref());
     transaction.put(Table::Changes, keys::change(write.stream, sequence), row);
     let written = WrittenChange { sequence, number: head.number, revision, replaces };
     transaction.announce(Change::new(write.stream, &written, write.url, write.at, content));

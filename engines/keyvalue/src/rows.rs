@@ -87,14 +87,24 @@ impl Head {
     }
 }
 
+/// The layout of changes that say which change they replaced; [`LAYOUT`] is without.
+const CHANGE_LAYOUT: u8 = 2;
 const CHANGE_HEAD_BYTES: usize = 8 + 16 + 8 + 1 + 2;
+const REPLACES_BYTES: usize = 8;
 
 /// Writes what [`decode_change`] reads; the sequence is in the key.
-pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Bytes>) -> Bytes {
+pub(crate) fn encode_change(
+    head: &Head,
+    replaces: Option<Sequence>,
+    url: &DocumentUrl,
+    content: Option<&Bytes>,
+) -> Bytes {
     let url = url.as_str().as_bytes();
     let content_bytes = content.map_or(0, Bytes::len);
-    let mut row = BytesMut::with_capacity(1 + CHANGE_HEAD_BYTES + url.len() + content_bytes);
-    row.put_u8(LAYOUT);
+    let mut row = BytesMut::with_capacity(1 + REPLACES_BYTES + CHANGE_HEAD_BYTES + url.len() + content_bytes);
+    row.put_u8(CHANGE_LAYOUT);
+    // No change has the first sequence.
+    row.put_u64(replaces.unwrap_or(Sequence::START).0);
     row.put_u64(head.number.0);
     row.put_slice(&head.revision.to_bytes());
     row.put_i64(micros(head.updated_at));
@@ -108,8 +118,17 @@ pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Byt
 }
 
 pub(crate) fn decode_change(stream: StreamId, sequence: Sequence, mut row: Bytes) -> Result<Change> {
-    open(&row, CHANGE_HEAD_BYTES, "change")?;
-    row.advance(1);
+    let replaces = match row.first() {
+        Some(&CHANGE_LAYOUT) if row.len() > REPLACES_BYTES + CHANGE_HEAD_BYTES => {
+            row.advance(1);
+            Some(Sequence(row.get_u64())).filter(|replaced| *replaced != Sequence::START)
+        }
+        _ => {
+            open(&row, CHANGE_HEAD_BYTES, "change")?;
+            row.advance(1);
+            None
+        }
+    };
     let number = DocumentNumber(row.get_u64());
     let revision = read_revision(&mut row);
     let updated_at = timestamp(row.get_i64())?;
@@ -119,7 +138,7 @@ pub(crate) fn decode_change(stream: StreamId, sequence: Sequence, mut row: Bytes
         return Err(damaged("change"));
     }
     let url = read_url(&row.split_to(url_bytes))?;
-    let written = WrittenChange { sequence, number, revision, replaces: None };
+    let written = WrittenChange { sequence, number, revision, replaces };
     Ok(Change::new(stream, &written, url, updated_at, (!deleted).then_some(row)))
 }
 

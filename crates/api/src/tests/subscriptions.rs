@@ -21,6 +21,7 @@ fn full() -> Value {
         },
         "content": { "document": true, "envelope": false, "format": "flare" },
         "data": { "service": "user", "id": "{id}", "nested": { "a": [1, 2.5, null] } },
+        "filter": "current.quantity != previous.quantity",
         "revision": "last",
         "snapshot": false,
         "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -106,10 +107,9 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
     let cases: &[(&str, Value)] = &[
         ("/name", json!(" ")),
         ("/name", json!("x".repeat(257))),
-        ("/mode", json!("passive")),
-        ("/revision", json!("all")),
-        ("/snapshot", json!(true)),
-        ("/content/format", json!("cloudevents")),
+        ("/mode", json!("lazy")),
+        ("/revision", json!("first")),
+        ("/content/format", json!("xml")),
         ("/endpoint/url", json!("/relative")),
         ("/endpoint/url", json!("ftp://client/x")),
         ("/endpoint/url", json!("https://{id}.company.com/x")),
@@ -143,6 +143,12 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/data", json!({"a": "{name}"})),
         ("/data", json!({"a": "x".repeat(17 << 10)})),
         ("/data", json!((0..65).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>())),
+        ("/filter", json!("")),
+        ("/filter", json!("current.quantity >")),
+        ("/filter", json!("current.a == 1 &&\n  curent.b == 2")),
+        ("/filter", json!("current.name.matches('(')")),
+        ("/filter", json!("current.quantity + 1")),
+        ("/filter", json!(format!("'{}' == id", "x".repeat(4096)))),
         ("/secret", json!("whsec_c2hvcnQ=")),
         ("/secret", json!("hunter2")),
     ];
@@ -168,16 +174,16 @@ async fn a_shape_that_is_wrong_is_refused_with_its_path() {
         assert_eq!(answer.detail(), detail);
     };
     check(
-        |it| it["filter"] = json!("true"),
+        |it| it["predicate"] = json!("true"),
         "request.unknown-field",
-        "filter is not a known field; there are name, mode, \
-        endpoint, delivery, content, data, revision, snapshot, secret",
+        "predicate is not a known field; there are name, mode, \
+        endpoint, delivery, content, data, filter, revision, snapshot, secret",
     )
     .await;
     check(
-        |it| it["delivery"]["ttl"] = json!("1h"),
+        |it| it["delivery"]["unknown"] = json!("1h"),
         "request.unknown-field",
-        "delivery.ttl is not a known field; there are success, discard, timeout, concurrency, retry",
+        "delivery.unknown is not a known field; there are success, discard, timeout, concurrency, rate, ttl, retry",
     )
     .await;
     check(
@@ -220,7 +226,7 @@ async fn nulls_are_as_good_as_absent() {
     let resource = lab.resource().await;
     let body = json!({
         "name": "n", "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null}, "mode": null,
-        "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null, "secret": null
+        "delivery": null, "content": null, "data": null, "filter": null, "revision": null, "snapshot": null, "secret": null
     });
     assert_eq!(create(&lab, &resource, &body).await.status, 201);
 }

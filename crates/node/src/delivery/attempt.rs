@@ -20,8 +20,9 @@ use super::{Shared, request::Push};
 
 /// What is to be delivered.
 pub(crate) enum Source {
-    /// This change, taken from the feed. `fresh` says that the outlet cannot have any version of the document.
-    Change { change: Arc<Change>, fresh: bool },
+    /// This change, taken from the feed. `fresh` says that the outlet cannot have any version of the document,
+    /// `doubtful` that it may have one that is not on record.
+    Change { change: Arc<Change>, fresh: bool, doubtful: bool },
     /// The newest change of the document, whatever it is by now.
     Newest(DocumentUrl),
 }
@@ -29,7 +30,7 @@ pub(crate) enum Source {
 /// What became of an attempt.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Nothing had to be sent: the outlet has it.
+    /// Nothing had to be sent: the outlet has it, or its filter leaves it out.
     UpToDate,
     Delivered(Version),
     Discarded,
@@ -55,16 +56,24 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Holds `place` for as long as the request is in flight.
-    pub async fn run(self, place: OwnedSemaphorePermit) -> Outcome {
-        let (change, fresh) = match &self.source {
-            Source::Change { change, fresh } => (change.clone(), *fresh),
+    /// Holds `place` for as long as the request is in flight. Without one it waits for one when there is something to
+    /// send.
+    pub async fn run(self, place: Option<OwnedSemaphorePermit>) -> Outcome {
+        let (change, fresh, doubtful) = match &self.source {
+            Source::Change { change, fresh, doubtful } => (change.clone(), *fresh, *doubtful),
             Source::Newest(url) => match self.shared.documents.get(self.stream.id, url).await {
-                Ok(Some(change)) => (Arc::new(change), false),
+                Ok(Some(change)) => (Arc::new(change), false, true),
                 Ok(None) => return Outcome::UpToDate,
                 Err(error) => return Outcome::Unread(error),
             },
         };
+        let wanted = match self.shared.filtering.wants(&self.outlet, &change).await {
+            Ok(wanted) => wanted,
+            Err(error) => return Outcome::Unread(error),
+        };
+        if !wanted && !change.is_delete() {
+            return Outcome::UpToDate;
+        }
         let version = if fresh {
             None
         } else {
@@ -73,10 +82,20 @@ impl Attempt {
                 Err(error) => return Outcome::Unread(error),
             }
         };
-        match action(&change, version) {
-            Some(action) => self.push(&change, action, place).await,
-            None => Outcome::UpToDate,
+        if !wanted && !misses_delete(version, doubtful) {
+            return Outcome::UpToDate;
         }
+        let Some(action) = action(&change, version) else { return Outcome::UpToDate };
+        let place = match place {
+            Some(place) => place,
+            None => match self.shared.requests.clone().acquire_owned().await {
+                Ok(place) => place,
+                Err(error) => {
+                    return Outcome::Unread(Error::internal("there are no places for requests").because(error));
+                }
+            },
+        };
+        self.push(&change, action, place).await
     }
 
     async fn push(&self, change: &Change, action: Action, place: OwnedSemaphorePermit) -> Outcome {
@@ -162,6 +181,12 @@ pub(crate) fn action(change: &Change, version: Option<Version>) -> Option<Action
         Some(version) if !version.deleted => Some(Action::Update),
         _ => Some(Action::Create),
     }
+}
+
+/// Whether an outlet must be told of a delete that its filter does not ask for: it has the document, or it may have it
+/// from an attempt that is not on record.
+pub(crate) fn misses_delete(version: Option<Version>, doubtful: bool) -> bool {
+    version.map_or(doubtful, |version| !version.deleted)
 }
 
 /// How long the client asks to be left alone. Only seconds are read; a date is an absolute time of a foreign clock.

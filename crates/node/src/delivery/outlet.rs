@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::attempt::{Failed, Outcome, Source};
-use crate::fast_map::FastMap;
+use crate::fast_map::{FastMap, FastSet};
 
 /// So many failures in a row, and the outlet counts as down.
 const DOWN_AFTER: u32 = 8;
@@ -60,6 +60,8 @@ struct Active {
     unhandled: BTreeSet<Sequence>,
     in_flight: FastMap<DocumentNumber, Flight>,
     retries: FastMap<DocumentNumber, Waiting>,
+    /// Documents in the buffer of which an earlier change was tried: the client may have it although it seemed to fail.
+    tried: FastSet<DocumentNumber>,
     /// When retries are due; entries of retries that are gone or were moved are skipped.
     due: BinaryHeap<Reverse<(Instant, DocumentNumber)>>,
 }
@@ -180,6 +182,7 @@ impl OutletState {
                 active.unhandled.remove(&change.sequence);
                 continue;
             }
+            let tried = active.tried.remove(&number);
             if let Some(flight) = active.in_flight.get_mut(&number) {
                 if let Some(older) = flight.next.replace(change) {
                     active.unhandled.remove(&older.sequence);
@@ -196,11 +199,12 @@ impl OutletState {
                 Some(_) => active.retries.remove(&number).is_some(),
                 None => false,
             };
-            let fresh = !noted && change.number.0 == change.sequence.0 && change.sequence > unsure_until;
+            let doubtful = tried || noted || change.sequence <= unsure_until;
+            let fresh = !doubtful && change.number.0 == change.sequence.0;
             let flight =
                 Flight { url: change.url.clone(), sequence: Some(change.sequence), next: None, failed: 0, noted };
             active.in_flight.insert(number, flight);
-            return Some(Start { number, source: Source::Change { change, fresh }, failed: 0 });
+            return Some(Start { number, source: Source::Change { change, fresh, doubtful }, failed: 0 });
         }
         None
     }
@@ -296,6 +300,9 @@ impl OutletState {
             if let Some(sequence) = flight.sequence {
                 active.unhandled.remove(&sequence);
             }
+            if !flight.noted {
+                active.tried.insert(number);
+            }
             active.go_on_with(next, flight.noted, now);
             return Settlement::default();
         }
@@ -375,7 +382,8 @@ impl OutletState {
 
 impl Active {
     fn is_idle(&self) -> bool {
-        self.buffer.is_empty() && self.unhandled.is_empty() && self.in_flight.is_empty() && self.retries.is_empty()
+        let nothing_to_send = self.buffer.is_empty() && self.in_flight.is_empty() && self.retries.is_empty();
+        nothing_to_send && self.unhandled.is_empty() && self.tried.is_empty()
     }
 
     fn wait(&mut self, number: DocumentNumber, waiting: Waiting) {

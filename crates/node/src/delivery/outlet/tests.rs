@@ -115,7 +115,7 @@ impl World {
         }
         let (number, source, _) = self.in_flight.swap_remove(which % self.in_flight.len());
         let (change, fresh) = match source {
-            Source::Change { change, fresh } => (change, fresh),
+            Source::Change { change, fresh, .. } => (change, fresh),
             Source::Newest(_) => {
                 let newest = self.feed.values().find(|change| change.number == number);
                 (newest.expect("documents leave a tombstone").clone(), false)
