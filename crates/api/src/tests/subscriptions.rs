@@ -226,7 +226,8 @@ async fn nulls_are_as_good_as_absent() {
     let resource = lab.resource().await;
     let body = json!({
         "name": "n", "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null}, "mode": null,
-        "delivery": null, "content": null, "data": null, "filter": null, "revision": null, "snapshot": null, "secret": null
+        "delivery": null, "content": null, "data": null, "filter": null, "revision": null, "snapshot": null,
+        "secret": null
     });
     assert_eq!(create(&lab, &resource, &body).await.status, 201);
 }

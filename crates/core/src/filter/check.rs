@@ -1,7 +1,7 @@
 //! What an expression may be: known names and functions, patterns that compile, a bounded shape.
 //!
-//! A check also prepares the expression for its evaluation: every step of a loop asks for the name of its loop, which is
-//! how the steps are counted, and `matches` names a pattern that was compiled once.
+//! A check also prepares the expression for its evaluation: every step of a loop asks for the name of its loop, which
+//! is how the steps are counted, and `matches` names a pattern that was compiled once.
 
 use cel::{
     IdedExpr,

@@ -1,8 +1,8 @@
 //! What an evaluation costs at most, in units of about one operation or [`UNIT_BYTES`] looked at or copied.
 //!
 //! The part outside of loops is known before it starts. A loop is charged step by step: how often it runs is not known
-//! before, but what one step costs at most is. Sizes of values are bounds: a member of a document is taken to be as large
-//! as the document, an item of a list as large as the largest item that there is.
+//! before, but what one step costs at most is. Sizes of values are bounds: a member of a document is taken to be as
+//! large as the document, an item of a list as large as the largest item that there is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -26,7 +26,8 @@ fn evaluate(text: &str, current: &Json, previous: &Json) -> Result<bool, Evaluat
 fn an_expression_sees_the_document_before_and_after_the_change() {
     let current = json!({
         "name": "sample", "quantity": 3, "price": 2.5, "tags": ["a", "b"], "meta": { "at": "2026-11-16T08:00:00Z" },
-        "items": [{ "sku": "x1", "count": 2 }, { "sku": "y2", "count": 0 }], "none": null, "big": 18446744073709551615u64,
+        "items": [{ "sku": "x1", "count": 2 }, { "sku": "y2", "count": 0 }],
+        "none": null, "big": 18446744073709551615u64,
     });
     let previous = json!({ "quantity": 2 });
     let check = |text: &str, expected: bool| assert_eq!(evaluate(text, &current, &previous), Ok(expected), "{text}");
