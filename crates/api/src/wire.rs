@@ -9,6 +9,7 @@ pub(crate) mod document;
 pub(crate) mod duration;
 pub(crate) mod egress;
 pub(crate) mod endpoint;
+pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod life;
 pub(crate) mod members;

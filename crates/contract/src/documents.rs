@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_feed_has_the_newest_change_of_each_document_in_order,
     the_feed_is_cut_by_count_and_by_bytes,
     replaced_changes_are_kept_until_they_are_swept,
+    a_change_says_what_it_replaced_and_both_are_found,
     streams_do_not_see_each_other,
     a_list_is_in_url_order_and_counts_all,
     a_list_is_narrowed_by_prefix_and_time,
@@ -217,6 +218,23 @@ async fn replaced_changes_are_kept_until_they_are_swept(store: Store) {
     assert_eq!(store.documents.sweep(make::at(100 * 60)).await.unwrap(), 1);
     assert_eq!(revisions(&all().await), expected(&[("a", 5), ("c", 7), ("b", 8)]));
     assert_eq!(store.documents.sweep(make::at(100 * 60)).await.unwrap(), 0);
+}
+
+async fn a_change_says_what_it_replaced_and_both_are_found(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let first = make::write(&store, make::put(&stream, "1", 1)).await.unwrap();
+    let second = make::write(&store, make::put(&stream, "1", 2)).await.unwrap();
+    let third = make::write(&store, make::delete(&stream, "1", None)).await.unwrap();
+    let at = async |sequence| store.documents.change_at(stream.id, sequence).await.unwrap();
+    let replaced = async |sequence| at(sequence).await.unwrap().replaces;
+    assert_eq!(replaced(first.sequence).await, None);
+    assert_eq!(replaced(second.sequence).await, Some(first.sequence));
+    assert_eq!(replaced(third.sequence).await, Some(second.sequence));
+    assert_eq!(at(first.sequence).await.unwrap().content.as_deref(), Some(&br#"{"name":"1","revision":1}"#[..]));
+    assert!(at(third.sequence).await.unwrap().is_delete());
+    assert!(at(third.sequence.next()).await.is_none());
+    let newest = store.documents.get(stream.id, &make::url("1")).await.unwrap().unwrap();
+    assert_eq!(newest.replaces, Some(second.sequence));
 }
 
 async fn streams_do_not_see_each_other(store: Store) {

@@ -7,6 +7,7 @@ use flare_core::{
     OutletId, Sequence, StreamId, TokenId,
     change::{ChangeRule, FieldPath},
     document::{Change, DocumentWrite, WriteBody, Written, WrittenChange},
+    filter::Filter,
     outlet::{
         ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Format, Method, Mode, Outlet, Revisions, Secret,
         Signing, Status,
@@ -82,6 +83,7 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
         }),
         content: Content { document: true, envelope: false, format: Format::CloudEvents },
         data: vec![("id".into(), DataValue::Text(template("{id}"))), ("n".into(), DataValue::Json("[1,2]".into()))],
+        filter: Some(Filter::parse("current.name != 'nobody'").unwrap()),
         revisions: Revisions::All,
         snapshot: false,
         signing: Signing {

@@ -8,6 +8,7 @@ pub mod delivery;
 pub mod document;
 pub mod egress;
 pub mod error;
+pub mod filter;
 pub mod id;
 pub mod outlet;
 pub mod pattern;

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use jiff::Timestamp;
 
-use crate::{OutletId, Sequence, StreamId, document::Action, retry::RetryPolicy, template::Template};
+use crate::{OutletId, Sequence, StreamId, document::Action, filter::Filter, retry::RetryPolicy, template::Template};
 
 /// A client of a stream: where, when and how it is told. Parsed and checked: nothing in it can be wrong any more.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Outlet {
     pub content: Content,
     /// Extra members of the envelope, with the wildcards of the resource's endpoint filled in.
     pub data: Vec<(String, DataValue)>,
+    /// Which changes it is told of; all, if there is none.
+    pub filter: Option<Filter>,
     pub revisions: Revisions,
     /// The outlet is also told of what was there before it.
     pub snapshot: bool,

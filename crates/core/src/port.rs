@@ -153,6 +153,12 @@ pub trait Documents: Send + Sync {
     /// The newest change of the document, a tombstone included.
     async fn get(&self, stream: StreamId, url: &DocumentUrl) -> Result<Option<Change>>;
 
+    /// The change with this sequence, newest or replaced, as long as it is kept.
+    async fn change_at(&self, stream: StreamId, sequence: Sequence) -> Result<Option<Change>>;
+
+    /// The oldest change of the document past `after` that is kept, a tombstone included.
+    async fn next_change(&self, stream: StreamId, url: &DocumentUrl, after: Sequence) -> Result<Option<Change>>;
+
     /// Documents that are there (no tombstones), in URL order.
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage>;
 

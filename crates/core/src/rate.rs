@@ -40,6 +40,11 @@ impl Pace {
     pub fn start(&mut self, now: Instant) {
         self.due = Some(self.due.map_or(now, |due| due.max(now)) + self.interval);
     }
+
+    /// Takes back a start that did not happen.
+    pub fn give_back(&mut self) {
+        self.due = self.due.and_then(|due| due.checked_sub(self.interval));
+    }
 }
 
 #[cfg(test)]

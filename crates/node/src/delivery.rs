@@ -8,6 +8,7 @@ mod attempt;
 mod client;
 mod cloud_event;
 mod connect;
+mod filtering;
 mod handshake;
 pub(crate) mod mailbox;
 mod outlet;
@@ -45,6 +46,8 @@ use crate::{
     tail::Tail,
 };
 use client::Client;
+pub use filtering::FilterProblem;
+use filtering::Filtering;
 use mailbox::{Command, Mailbox};
 pub use ping::Tested;
 use recorder::Recorder;
@@ -57,6 +60,7 @@ pub(crate) struct Shared {
     tail: Arc<Tail>,
     client: Client,
     recorder: Arc<Recorder>,
+    filtering: Filtering,
     /// Places for requests that are answered in time, and for those that are not.
     requests: Arc<Semaphore>,
     slow_requests: Arc<Semaphore>,
@@ -112,6 +116,7 @@ impl Delivery {
             tail,
             client,
             recorder: recorder.clone(),
+            filtering: Filtering::new(store.documents.clone()),
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
             counters: Counters::default(),
@@ -184,16 +189,23 @@ impl Delivery {
     }
 
     pub fn update(&self, outlet: Arc<Outlet>) {
+        self.shared.filtering.forget_problem(outlet.id);
         self.bucket.mailbox(outlet.id).send(Command::Update(outlet));
     }
 
     pub fn remove(&self, stream: StreamId, id: OutletId) {
         self.bucket.remove(stream, id);
         self.bucket.mailbox(id).send(Command::Remove(id));
+        self.shared.filtering.forget_problem(id);
     }
 
     pub fn forget_stream(&self, stream: StreamId) {
         self.shared.tail.forget_stream(stream);
+    }
+
+    /// The last change for which the filter of the outlet had no answer.
+    pub fn filter_problem(&self, id: OutletId) -> Option<FilterProblem> {
+        self.shared.filtering.problem(id)
     }
 
     pub fn counts(&self) -> DeliveryCounts {

@@ -16,6 +16,7 @@ mod sweeper;
 mod tail;
 mod tokens;
 
+pub use delivery::FilterProblem;
 pub use delivery::Tested;
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};

@@ -17,6 +17,7 @@ use flare_core::{
     Error, OutletId, Result, Sequence, StreamId,
     change::ChangeRule,
     document::{Change, Standing, Written},
+    filter::Filter,
     outlet::{
         Content, DataValue, DeliveryPolicy, Endpoint, Mode, Outlet, Revisions, Scheme, Secret, Status as OutletStatus,
     },
@@ -33,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    delivery::Delivery,
+    delivery::{Delivery, FilterProblem},
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
     settings::Settings,
@@ -93,6 +94,7 @@ pub struct NewOutlet {
     pub delivery: Arc<DeliveryPolicy>,
     pub content: Content,
     pub data: Vec<(String, DataValue)>,
+    pub filter: Option<Filter>,
     pub revisions: Revisions,
     /// Only for one that is new.
     pub snapshot: bool,
@@ -270,6 +272,7 @@ impl Node {
             delivery: new.delivery,
             content: new.content,
             data: new.data,
+            filter: new.filter,
             revisions: new.revisions,
             snapshot: new.snapshot,
             signing,
@@ -301,6 +304,7 @@ impl Node {
             delivery: new.delivery,
             content: new.content,
             data: new.data,
+            filter: new.filter,
             revisions: new.revisions,
             signing: secret::replaced(&present.signing, new.secret, new.signature)?,
             updated_at: clock::now(),
@@ -314,6 +318,11 @@ impl Node {
 
     pub fn outlet(&self, stream: StreamId, id: OutletId) -> Option<Arc<Outlet>> {
         self.registry.outlet(stream, id)
+    }
+
+    /// The last change for which the filter of the outlet had no answer, since the node took the outlet up.
+    pub fn filter_problem(&self, id: OutletId) -> Option<FilterProblem> {
+        self.delivery.filter_problem(id)
     }
 
     /// None if the stream is not there.

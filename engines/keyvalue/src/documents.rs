@@ -56,6 +56,24 @@ impl Documents for KeyValueStore {
         }
     }
 
+    async fn change_at(&self, stream: StreamId, sequence: Sequence) -> Result<Option<Change>> {
+        read_change(&*self.map, stream, sequence)
+    }
+
+    async fn next_change(&self, stream: StreamId, url: &DocumentUrl, after: Sequence) -> Result<Option<Change>> {
+        let Some(mut next) = self.get(stream, url).await?.filter(|newest| newest.sequence > after) else {
+            return Ok(None);
+        };
+        // Each change knows the one that it replaced.
+        while let Some(older) = next.replaces.filter(|older| *older > after) {
+            match read_change(&*self.map, stream, older)? {
+                Some(older) => next = older,
+                None => break,
+            }
+        }
+        Ok(Some(next))
+    }
+
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
         let (map, query) = (self.map.clone(), query.clone());
         blocking(move || page(&*map, stream, &query)).await
@@ -132,7 +150,7 @@ fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite, history: &Hist
         transaction.remove(Table::Changes, keys::change(write.stream, replaced));
     }
     transaction.put(Table::Heads, head_key, head.encode());
-    let row = rows::encode_change(&head, &write.url, content.as_ref(), write.trace.as_deref());
+    let row = rows::encode_change(&head, replaces, &write.url, content.as_ref(), write.trace.as_deref());
     transaction.put(Table::Changes, keys::change(write.stream, sequence), row);
     let written = WrittenChange { sequence, number: head.number, revision, replaces };
     let change = Change::new(write.stream, &written, write.url, write.at, content).with_trace(write.trace);

@@ -95,7 +95,10 @@ impl Head {
     }
 }
 
+/// The layout of changes that say which change they replaced; [`LAYOUT`] is without.
+const CHANGE_LAYOUT: u8 = 2;
 const CHANGE_HEAD_BYTES: usize = 8 + 16 + 8 + 1 + 2;
+const REPLACES_BYTES: usize = 8;
 
 /// Flags of a change.
 const DELETED: u8 = 1;
@@ -103,12 +106,21 @@ const DELETED: u8 = 1;
 const HAS_TRACE: u8 = 0x80;
 
 /// Writes what [`decode_change`] reads; the sequence is in the key.
-pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Bytes>, trace: Option<&Trace>) -> Bytes {
+pub(crate) fn encode_change(
+    head: &Head,
+    replaces: Option<Sequence>,
+    url: &DocumentUrl,
+    content: Option<&Bytes>,
+    trace: Option<&Trace>,
+) -> Bytes {
     let url = url.as_str().as_bytes();
     let content_bytes = content.map_or(0, Bytes::len);
     let trace_bytes = trace.map_or(0, trace::encoded_bytes);
-    let mut row = BytesMut::with_capacity(1 + CHANGE_HEAD_BYTES + url.len() + content_bytes + trace_bytes);
-    row.put_u8(LAYOUT);
+    let bytes = 1 + REPLACES_BYTES + CHANGE_HEAD_BYTES + url.len() + content_bytes + trace_bytes;
+    let mut row = BytesMut::with_capacity(bytes);
+    row.put_u8(CHANGE_LAYOUT);
+    // No change has the first sequence.
+    row.put_u64(replaces.unwrap_or(Sequence::START).0);
     row.put_u64(head.number.0);
     row.put_slice(&head.revision.to_bytes());
     row.put_i64(micros(head.updated_at));
@@ -125,8 +137,17 @@ pub(crate) fn encode_change(head: &Head, url: &DocumentUrl, content: Option<&Byt
 }
 
 pub(crate) fn decode_change(stream: StreamId, sequence: Sequence, mut row: Bytes) -> Result<Change> {
-    open(&row, CHANGE_HEAD_BYTES, "change")?;
-    row.advance(1);
+    let replaces = match row.first() {
+        Some(&CHANGE_LAYOUT) if row.len() > REPLACES_BYTES + CHANGE_HEAD_BYTES => {
+            row.advance(1);
+            Some(Sequence(row.get_u64())).filter(|replaced| *replaced != Sequence::START)
+        }
+        _ => {
+            open(&row, CHANGE_HEAD_BYTES, "change")?;
+            row.advance(1);
+            None
+        }
+    };
     let number = DocumentNumber(row.get_u64());
     let revision = read_revision(&mut row);
     let updated_at = timestamp(row.get_i64())?;
@@ -138,7 +159,7 @@ pub(crate) fn decode_change(stream: StreamId, sequence: Sequence, mut row: Bytes
     let url = read_url(&row.split_to(url_bytes))?;
     let trace = if flags & HAS_TRACE == 0 { None } else { trace::split_off(&mut row)? };
     let content = (flags & DELETED == 0).then_some(row);
-    let written = WrittenChange { sequence, number, revision, replaces: None };
+    let written = WrittenChange { sequence, number, revision, replaces };
     Ok(Change::new(stream, &written, url, updated_at, content).with_trace(trace))
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
     let found = shared.node.outlets(id, page.offset, page.limit).ok_or_else(|| no_resource(&id))?;
-    let subscriptions = found.items.iter().map(|outlet| Subscription::of(outlet)).collect();
+    let subscriptions = found.items.iter().map(|outlet| Subscription::of_node(outlet, &shared.node)).collect();
     json(StatusCode::OK, &SubscriptionList { subscriptions, pagination: Pagination::new(page, found.total) })
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn show(
 ) -> Result<Response, ApiError> {
     shared.node.stream(id).ok_or_else(|| no_resource(&id))?;
     let outlet = shared.node.outlet(id, sid).ok_or_else(|| no_subscription(&sid))?;
-    json(StatusCode::OK, &Subscription::of(&outlet))
+    json(StatusCode::OK, &Subscription::of_node(&outlet, &shared.node))
 }
 
 /// Replaces a subscription.

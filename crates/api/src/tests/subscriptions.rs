@@ -26,6 +26,7 @@ fn full() -> Value {
         },
         "content": { "document": true, "envelope": false, "format": "flare" },
         "data": { "service": "user", "id": "{id}", "nested": { "a": [1, 2.5, null] } },
+        "filter": "current.quantity != previous.quantity",
         "revision": "last",
         "snapshot": false,
         "signature": "v1",
@@ -151,6 +152,12 @@ async fn a_value_that_cannot_be_is_refused_with_the_field_the_value_and_what_is_
         ("/data", json!({"a": "{name}"})),
         ("/data", json!({"a": "x".repeat(17 << 10)})),
         ("/data", json!((0..65).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>())),
+        ("/filter", json!("")),
+        ("/filter", json!("current.quantity >")),
+        ("/filter", json!("current.a == 1 &&\n  curent.b == 2")),
+        ("/filter", json!("current.name.matches('(')")),
+        ("/filter", json!("current.quantity + 1")),
+        ("/filter", json!(format!("'{}' == id", "x".repeat(4096)))),
         ("/secret", json!("whsec_c2hvcnQ=")),
         ("/secret", json!("hunter2")),
         ("/secret", json!(format!("whsk_{}==", "A".repeat(86)))),
@@ -229,7 +236,7 @@ async fn nulls_are_as_good_as_absent() {
     let body = json!({
         "name": "n",
         "endpoint": {"url": "http://c/x", "method": null, "headers": null, "actions": null, "handshake": null},
-        "mode": null, "delivery": null, "content": null, "data": null, "revision": null, "snapshot": null,
+        "mode": null, "delivery": null, "content": null, "data": null, "filter": null, "revision": null, "snapshot": null,
         "secret": null, "signature": null
     });
     assert_eq!(create(&lab, &resource, &body).await.status, 201);

@@ -7,7 +7,7 @@ use flare_core::{
     pattern::Pattern,
     template::Template,
 };
-use flare_node::NewOutlet;
+use flare_node::{NewOutlet, Node};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
@@ -16,6 +16,7 @@ use super::{
     Refusal,
     delivery::{DeliveryShown, NewDelivery},
     endpoint::{EndpointShown, NewEndpoint},
+    filter::{self, FilterProblemShown},
     json,
     members::Members,
     page::Pagination,
@@ -34,7 +35,8 @@ const DATA_BYTES_MAX: usize = 16 << 10;
     "name": "wishlist",
     "endpoint": { "url": "https://api.company.com/wishlist/{id}", "method": "post" },
     "delivery": { "success": [200], "timeout": "15s" },
-    "data": { "service": "user", "id": "{id}" }
+    "data": { "service": "user", "id": "{id}" },
+    "filter": "current.quantity > 0"
 })))]
 pub(crate) struct NewSubscription {
     #[schema(min_length = 1, max_length = 256)]
@@ -52,6 +54,10 @@ pub(crate) struct NewSubscription {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub data: Option<Members<Value>>,
+    /// Which changes are sent: an expression in CEL over `current`, `previous` (or `state`), `action` and `id`. All, if
+    /// it is absent.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub filter: Option<String>,
     #[serde(default)]
     #[schema(schema_with = revision_schema)]
     pub revision: Option<String>,
@@ -101,6 +107,7 @@ impl NewSubscription {
             data: read_data(self.data.unwrap_or_default(), pattern)?,
             secret,
             signature,
+            filter: filter::read(self.filter.as_deref())?,
         })
     }
 }
@@ -209,6 +216,12 @@ pub(crate) struct Subscription {
     pub content: ContentShown,
     #[schema(value_type = Object)]
     pub data: Members<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub filter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub filter_problem: Option<FilterProblemShown>,
     pub revision: &'static str,
     pub snapshot: bool,
     /// The scheme of the signatures (Standard Webhooks).
@@ -263,6 +276,8 @@ impl Subscription {
                 format: outlet.content.format.as_str(),
             },
             data: Members(outlet.data.iter().map(|(name, value)| (name.clone(), show_data(value))).collect()),
+            filter: outlet.filter.as_ref().map(|filter| filter.as_str().to_owned()),
+            filter_problem: None,
             revision: outlet.revisions.as_str(),
             snapshot: outlet.snapshot,
             signature: outlet.signing.secret.scheme().as_str(),
@@ -272,6 +287,11 @@ impl Subscription {
             created_at: outlet.created_at.to_string(),
             updated_at: outlet.updated_at.to_string(),
         }
+    }
+
+    /// With what the node knows besides.
+    pub fn of_node(outlet: &Outlet, node: &Node) -> Self {
+        Self { filter_problem: node.filter_problem(outlet.id).map(Into::into), ..Self::of(outlet) }
     }
 
     /// For the answers to the creation and the rotation only.

@@ -11,7 +11,7 @@ use flare_core::{
     Error, Sequence,
     delivery::{AttemptRecord, AttemptResult, Bodies},
     document::{Action, Change, Version},
-    outlet::{Outlet, Verdict},
+    outlet::{Outlet, Revisions, Verdict},
     revision::Revision,
     stream::Stream,
     url::DocumentUrl,
@@ -28,16 +28,17 @@ use super::{Shared, client::Answer, request::Push, wire::Wire};
 
 /// What is to be delivered.
 pub(crate) enum Source {
-    /// This change, taken from the feed. `fresh` says that the outlet cannot have any version of the document.
-    Change { change: Arc<Change>, fresh: bool },
-    /// The newest change of the document, whatever it is by now.
+    /// This change, taken from the feed. `fresh` says that the outlet cannot have any version of the document,
+    /// `doubtful` that it may have one that is not on record.
+    Change { change: Arc<Change>, fresh: bool, doubtful: bool },
+    /// The newest change of the document, whatever it is by now; with every revision, the next that the outlet lacks.
     Newest(DocumentUrl),
 }
 
 /// What became of an attempt.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Nothing had to be sent: the outlet has it.
+    /// Nothing had to be sent: the outlet has it, or its filter leaves it out.
     UpToDate,
     Delivered(Version),
     /// Not wanted by the client: this is as good as what it would have.
@@ -58,11 +59,19 @@ pub(crate) enum Outcome {
 pub(crate) struct Sent {
     pub sequence: Sequence,
     pub revision: Revision,
+    /// The outlet does not have the document, before and after.
+    lacks: bool,
 }
 
 impl Sent {
-    pub fn of(change: &Change) -> Self {
-        Self { sequence: change.sequence, revision: change.revision }
+    pub fn of(change: &Change, has: Option<Version>) -> Self {
+        let lacks = change.is_delete() || has.is_none_or(|has| has.deleted);
+        Self { sequence: change.sequence, revision: change.revision, lacks }
+    }
+
+    /// The version to go on from when the revision is passed over: as good as what the outlet would have.
+    pub fn passed(self) -> Version {
+        Version { sequence: self.sequence, revision: self.revision, deleted: self.lacks }
     }
 }
 
@@ -95,37 +104,90 @@ pub(crate) enum Task {
 }
 
 impl Attempt {
-    /// Holds `place` for as long as the request is in flight.
-    pub async fn run(self, place: OwnedSemaphorePermit) -> Outcome {
-        match self.find().await {
-            Task::Tell(change, action, version) => self.push(&change, action, version, place).await,
-            Task::Nothing(outcome) => outcome,
-        }
+    /// Holds `place` for as long as the request is in flight. Without one it waits for one when there is something to
+    /// send.
+    pub async fn run(self, place: Option<OwnedSemaphorePermit>) -> Outcome {
+        let (change, action, version) = match self.find().await {
+            Task::Tell(change, action, version) => (change, action, version),
+            Task::Nothing(outcome) => return outcome,
+        };
+        let place = match place {
+            Some(place) => place,
+            None => match self.shared.requests.clone().acquire_owned().await {
+                Ok(place) => place,
+                Err(error) => {
+                    return Outcome::Unread(Error::internal("there are no places for requests").because(error));
+                }
+            },
+        };
+        self.push(&change, action, version, place).await
     }
 
     /// Finds out what the outlet must be told.
     pub async fn find(&self) -> Task {
-        let (change, fresh) = match &self.source {
-            Source::Change { change, fresh } => (change.clone(), *fresh),
-            Source::Newest(url) => match self.shared.documents.get(self.stream.id, url).await {
-                Ok(Some(change)) => (Arc::new(change), false),
-                Ok(None) => return Task::Nothing(Outcome::UpToDate),
-                Err(error) => return Task::Nothing(Outcome::Unread(error)),
+        match self.look().await {
+            Ok(task) => task,
+            Err(error) => Task::Nothing(Outcome::Unread(error)),
+        }
+    }
+
+    async fn look(&self) -> Result<Task, Error> {
+        let (newest, fresh, doubtful) = match &self.source {
+            Source::Change { change, fresh, doubtful } => (change.clone(), *fresh, *doubtful),
+            Source::Newest(url) => match self.shared.documents.get(self.stream.id, url).await? {
+                Some(change) => (Arc::new(change), false, true),
+                None => return Ok(Task::Nothing(Outcome::UpToDate)),
             },
         };
-        let version = if fresh {
-            None
-        } else {
-            match self.shared.recorder.version(self.outlet.id, change.number) {
-                Ok(version) => version,
-                Err(error) => return Task::Nothing(Outcome::Unread(error)),
+        let recorded = || self.shared.recorder.version(self.outlet.id, newest.number);
+        match self.outlet.revisions {
+            Revisions::Last => {
+                let wanted = self.shared.filtering.wants(&self.outlet, &newest).await?;
+                if !wanted && !newest.is_delete() {
+                    return Ok(Task::Nothing(Outcome::UpToDate));
+                }
+                let version = if fresh { None } else { recorded()? };
+                Ok(self.weigh(newest, version, wanted, doubtful).unwrap_or(Task::Nothing(Outcome::UpToDate)))
             }
-        };
-        match action(&change, version) {
-            Some(_) if self.is_expired(&change) => Task::Nothing(Outcome::Expired(Some(Sent::of(&change)))),
-            Some(action) => Task::Tell(change, action, version),
-            None => Task::Nothing(Outcome::UpToDate),
+            Revisions::All => {
+                let version = if fresh { None } else { recorded()? };
+                self.look_through(&newest, version, doubtful).await
+            }
         }
+    }
+
+    /// Of all revisions that the outlet has not been told of, the first that it must be told of.
+    async fn look_through(&self, newest: &Arc<Change>, has: Option<Version>, doubtful: bool) -> Result<Task, Error> {
+        let mut after = has.map_or(Sequence::START, |has| has.sequence).max(self.outlet.start());
+        while after < newest.sequence {
+            let next = if newest.replaces.is_none_or(|older| older <= after) {
+                newest.clone()
+            } else {
+                match self.shared.documents.next_change(self.stream.id, &newest.url, after).await? {
+                    Some(next) => Arc::new(next),
+                    None => break,
+                }
+            };
+            after = next.sequence;
+            let wanted = self.shared.filtering.wants(&self.outlet, &next).await?;
+            if let Some(task) = self.weigh(next, has, wanted, doubtful) {
+                return Ok(task);
+            }
+        }
+        Ok(Task::Nothing(Outcome::UpToDate))
+    }
+
+    /// What the change means for an outlet that has this version; none if nothing.
+    fn weigh(&self, change: Arc<Change>, has: Option<Version>, wanted: bool, doubtful: bool) -> Option<Task> {
+        if !wanted && !(change.is_delete() && misses_delete(has, doubtful)) {
+            return None;
+        }
+        let action = action(&change, has)?;
+        Some(if self.is_expired(&change) {
+            Task::Nothing(Outcome::Expired(Some(Sent::of(&change, has))))
+        } else {
+            Task::Tell(change, action, has)
+        })
     }
 
     fn is_expired(&self, change: &Change) -> bool {
@@ -140,8 +202,8 @@ impl Attempt {
         has: Option<Version>,
         place: OwnedSemaphorePermit,
     ) -> Outcome {
-        let sent = Some(Sent::of(change));
-        let failed = |reason| Outcome::Failed(Failed { reason, sent, gone: false, retry_after: None });
+        let sent = Sent::of(change, has);
+        let failed = |reason| Outcome::Failed(Failed { reason, sent: Some(sent), gone: false, retry_after: None });
         let now = Timestamp::now();
         let push = Push {
             outlet: &self.outlet,
@@ -179,15 +241,10 @@ impl Attempt {
                 revision: change.revision,
                 deleted: change.is_delete(),
             }),
-            // One that had nothing before still has nothing.
-            Verdict::Discarded => Outcome::Discarded(Version {
-                sequence: change.sequence,
-                revision: change.revision,
-                deleted: change.is_delete() || has.is_none_or(|has| has.deleted),
-            }),
+            Verdict::Discarded => Outcome::Discarded(sent.passed()),
             Verdict::Failed => Outcome::Failed(Failed {
                 reason: format!("the endpoint answered {status}"),
-                sent,
+                sent: Some(sent),
                 gone: status == StatusCode::GONE,
                 retry_after: retry_after(status, &headers, SystemTime::now(), self.shared.settings.retry_after_max),
             }),
@@ -284,6 +341,12 @@ pub(crate) fn action(change: &Change, version: Option<Version>) -> Option<Action
         Some(version) if !version.deleted => Some(Action::Update),
         _ => Some(Action::Create),
     }
+}
+
+/// Whether an outlet must be told of a delete that its filter does not ask for: it has the document, or it may have it
+/// from an attempt that is not on record.
+pub(crate) fn misses_delete(version: Option<Version>, doubtful: bool) -> bool {
+    version.map_or(doubtful, |version| !version.deleted)
 }
 
 /// How long the client asks to be left alone: seconds, or until a date. One that is over asks for nothing.

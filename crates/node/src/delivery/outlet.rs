@@ -15,7 +15,7 @@ use flare_core::{
     DocumentNumber, Sequence,
     delivery::{DeadLetter, DeathCause},
     document::{Change, Progress, Retry, Version},
-    outlet::{Mode, Outlet},
+    outlet::{Mode, Outlet, Revisions},
     rate::Pace,
     stream::Stream,
     url::DocumentUrl,
@@ -266,7 +266,9 @@ impl OutletState {
     }
 
     fn choose(&mut self, now: Instant, leased: bool) -> Option<Start> {
-        let (down, unsure_until) = (self.is_down(), self.unsure_until);
+        // With every revision, those that wait for a retry come first.
+        let waits = self.is_down() || self.outlet.revisions == Revisions::All;
+        let unsure_until = self.unsure_until;
         let active = self.active.as_mut()?;
         let flight =
             |url, sequence, failed, noted| Flight { url, sequence, next: None, failed, noted, leased, hinted: false };
@@ -280,6 +282,7 @@ impl OutletState {
                 active.unhandled.remove(&change.sequence);
                 continue;
             }
+            let tried = active.tried.remove(&number);
             if let Some(flight) = active.in_flight.get_mut(&number) {
                 if let Some(older) = flight.next.replace(change) {
                     active.unhandled.remove(&older.sequence);
@@ -288,7 +291,7 @@ impl OutletState {
             }
             let noted = match active.retries.get(&number) {
                 // The retry will send the newest change when its time has come.
-                Some(_) if down => {
+                Some(_) if waits => {
                     active.unhandled.remove(&change.sequence);
                     continue;
                 }
@@ -296,9 +299,10 @@ impl OutletState {
                 Some(_) => active.retries.remove(&number).is_some(),
                 None => false,
             };
-            let fresh = !noted && change.number.0 == change.sequence.0 && change.sequence > unsure_until;
+            let doubtful = tried || noted || change.sequence <= unsure_until;
+            let fresh = !doubtful && change.number.0 == change.sequence.0;
             active.set_off(number, flight(change.url.clone(), Some(change.sequence), 0, noted));
-            return Some(Start { number, source: Source::Change { change, fresh }, failed: 0 });
+            return Some(Start { number, source: Source::Change { change, fresh, doubtful }, failed: 0 });
         }
         None
     }
@@ -315,16 +319,15 @@ impl OutletState {
         match outcome {
             Outcome::Delivered(version) => {
                 self.succeeded(moment.now);
-                record(Progress::Version { outlet: self.outlet.id, number, version });
-                self.settle(number, flight, Some(version), moment, record);
+                self.pass(number, flight, version, moment, record);
                 Ending::Usual
             }
             Outcome::Discarded(version) => {
-                record(Progress::Version { outlet: self.outlet.id, number, version });
-                self.settle(number, flight, Some(version), moment, record);
+                self.pass(number, flight, version, moment, record);
                 Ending::Usual
             }
             Outcome::UpToDate => {
+                self.give_back_turn(&flight, record);
                 self.settle(number, flight, None, moment, record);
                 Ending::Usual
             }
@@ -339,12 +342,65 @@ impl OutletState {
                 Ending::Usual
             }
             Outcome::Expired(sent) => {
+                self.give_back_turn(&flight, record);
                 let failed = flight.failed;
                 self.bury(number, &flight, failed, sent, DeathCause::Expired, "", moment, record);
-                self.settle(number, flight, None, moment, record);
+                self.give_up(number, flight, sent, moment, record);
                 Ending::GaveUp
             }
             Outcome::Failed(failure) => self.failed(number, flight, &failure, moment, record),
+        }
+    }
+
+    /// The outlet is done with this version of the document. With every revision there may be a newer one to go on with.
+    fn pass(
+        &mut self,
+        number: DocumentNumber,
+        mut flight: Flight,
+        version: Version,
+        moment: Moment,
+        record: &mut impl FnMut(Progress),
+    ) {
+        record(Progress::Version { outlet: self.outlet.id, number, version });
+        if self.outlet.revisions == Revisions::All && flight.sequence.is_none_or(|newest| version.sequence < newest) {
+            (flight.hinted, flight.noted) = (true, true);
+            record(Progress::Retry(Retry {
+                outlet: self.outlet.id,
+                number,
+                url: flight.url.clone(),
+                attempts: 0,
+                due: moment.clock,
+            }));
+        }
+        self.settle(number, flight, Some(version), moment, record);
+    }
+
+    /// The revision is not tried any more. With every revision the outlet goes on with the next.
+    fn give_up(
+        &mut self,
+        number: DocumentNumber,
+        flight: Flight,
+        sent: Option<Sent>,
+        moment: Moment,
+        record: &mut impl FnMut(Progress),
+    ) {
+        match sent.filter(|_| self.outlet.revisions == Revisions::All) {
+            Some(sent) => self.pass(number, flight, sent.passed(), moment, record),
+            None => self.settle(number, flight, None, moment, record),
+        }
+    }
+
+    /// Nothing was sent: it does not count against the pace or the demand.
+    fn give_back_turn(&mut self, flight: &Flight, record: &mut impl FnMut(Progress)) {
+        if flight.leased {
+            return;
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.give_back();
+        }
+        if self.outlet.mode == Mode::Passive {
+            self.credit = self.credit.saturating_add(1);
+            record(Progress::Demand { outlet: self.outlet.id, left: self.credit });
         }
     }
 
@@ -401,6 +457,7 @@ impl OutletState {
         let disable = self.reason_to_disable(failure, failing_since, moment.clock);
         let failed = flight.failed.saturating_add(1);
         if !self.is_down()
+            && self.outlet.revisions == Revisions::Last
             && disable.is_none()
             && failure.retry_after.is_none()
             && let Some(next) = flight.next.take()
@@ -409,6 +466,9 @@ impl OutletState {
             let active = self.active();
             if let Some(sequence) = flight.sequence {
                 active.unhandled.remove(&sequence);
+            }
+            if !flight.noted {
+                active.tried.insert(number);
             }
             active.go_on_with(next, flight.noted, moment.now);
             return Ending::Usual;
@@ -431,7 +491,7 @@ impl OutletState {
                     moment,
                     record,
                 );
-                self.settle(number, flight, None, moment, record);
+                self.give_up(number, flight, failure.sent, moment, record);
                 return Ending::GaveUp;
             }
         }

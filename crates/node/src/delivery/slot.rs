@@ -257,9 +257,15 @@ impl Slot {
             if !self.prepare(id, now) {
                 continue;
             }
+            if self.is_filtered(id) {
+                // Its filter may leave most changes out: it takes a place only for what is sent.
+                self.start(id, None, now);
+                self.line_up(id);
+                continue;
+            }
             match place.take().or_else(|| self.shared.requests.clone().try_acquire_owned().ok()) {
                 Some(place) => {
-                    self.start(id, place, now);
+                    self.start(id, Some(place), now);
                     self.line_up(id);
                 }
                 None => {
@@ -269,6 +275,10 @@ impl Slot {
                 }
             }
         }
+    }
+
+    fn is_filtered(&self, id: OutletId) -> bool {
+        self.outlets.get(&id).is_some_and(|state| state.outlet().filter.is_some())
     }
 
     fn line_up_first(&mut self, id: OutletId) {
@@ -334,7 +344,7 @@ impl Slot {
         }));
     }
 
-    fn start(&mut self, id: OutletId, place: OwnedSemaphorePermit, now: Instant) {
+    fn start(&mut self, id: OutletId, place: Option<OwnedSemaphorePermit>, now: Instant) {
         let Some(state) = self.outlets.get_mut(&id) else { return };
         let (retries, recorder) = (state.retries(), &self.shared.recorder);
         let start = state.next(now, &mut |step| recorder.record(step));

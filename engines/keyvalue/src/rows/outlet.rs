@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flare_core::{
     OutletId, Result, Sequence, StreamId,
     document::Action,
+    filter::Filter,
     outlet::{
         ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Format, Method, Mode, Outlet, Revisions, Secret,
         Signing, Status,
@@ -35,6 +36,7 @@ struct OutletRow {
     envelope: bool,
     format: String,
     data: Vec<(String, DataRow)>,
+    filter: Option<String>,
     revisions: String,
     snapshot: bool,
     secret: String,
@@ -118,6 +120,7 @@ pub(crate) fn encode_outlet(outlet: &Outlet) -> Result<Bytes> {
         envelope: outlet.content.envelope,
         format: outlet.content.format.as_str().into(),
         data: data.collect(),
+        filter: outlet.filter.as_ref().map(|filter| filter.as_str().into()),
         revisions: outlet.revisions.as_str().into(),
         snapshot: outlet.snapshot,
         secret: outlet.signing.secret.reveal(),
@@ -234,6 +237,10 @@ pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result
             format: named(&Format::ALL, Format::as_str, &row.format)?,
         },
         data,
+        filter: match row.filter {
+            Some(text) => Some(Filter::parse(&text).map_err(|error| damaged("outlet").because(error))?),
+            None => None,
+        },
         revisions: named(&Revisions::ALL, Revisions::as_str, &row.revisions)?,
         snapshot: row.snapshot,
         signing: Signing {

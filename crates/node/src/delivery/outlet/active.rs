@@ -9,7 +9,7 @@ use std::{
 use flare_core::{DocumentNumber, Sequence, document::Change, url::DocumentUrl};
 use tokio::time::Instant;
 
-use crate::fast_map::FastMap;
+use crate::fast_map::{FastMap, FastSet};
 
 #[derive(Default)]
 pub(super) struct Active {
@@ -21,6 +21,8 @@ pub(super) struct Active {
     /// How many of those in flight are leased.
     pub leased: usize,
     pub retries: FastMap<DocumentNumber, Waiting>,
+    /// Documents in the buffer of which an earlier change was tried: the client may have it although it seemed to fail.
+    pub tried: FastSet<DocumentNumber>,
     /// When retries are due; entries of retries that are gone or were moved are skipped.
     pub due: BinaryHeap<Reverse<(Instant, DocumentNumber)>>,
 }
@@ -65,7 +67,8 @@ impl Active {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.buffer.is_empty() && self.unhandled.is_empty() && self.in_flight.is_empty() && self.retries.is_empty()
+        let nothing_to_send = self.buffer.is_empty() && self.in_flight.is_empty() && self.retries.is_empty();
+        nothing_to_send && self.unhandled.is_empty() && self.tried.is_empty()
     }
 
     pub fn wait(&mut self, number: DocumentNumber, waiting: Waiting) {

@@ -48,6 +48,7 @@ impl World {
         outlet.id = OutletId::from_bytes([9; 16]);
         outlet.delivery = policy(&outlet, concurrency, rate.and_then(NonZeroU32::new));
         outlet.mode = mode;
+        outlet.revisions = Revisions::Last;
         let outlet = Arc::new(outlet);
         let state = OutletState::new(outlet.clone(), stream.clone(), Sequence::START, Sequence::START);
         Self {
@@ -136,7 +137,7 @@ impl World {
         }
         let (number, source, _) = self.in_flight.swap_remove(which % self.in_flight.len());
         let (change, fresh) = match source {
-            Source::Change { change, fresh } => (change, fresh),
+            Source::Change { change, fresh, .. } => (change, fresh),
             Source::Newest(_) => {
                 let newest = self.feed.values().find(|change| change.number == number);
                 (newest.expect("documents leave a tombstone").clone(), false)
@@ -157,7 +158,7 @@ impl World {
             }
             Some(_) if self.outlet.mode == Mode::Passive => Outcome::Returned { delay: Duration::from_secs(1) },
             Some(_) => {
-                let sent = Some(Sent::of(&change));
+                let sent = Some(Sent::of(&change, self.version(number)));
                 Outcome::Failed(Failed { reason: "on purpose".into(), sent, gone: false, retry_after: None })
             }
         };
