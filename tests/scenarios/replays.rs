@@ -85,7 +85,9 @@ async fn a_replay_tells_again_what_was_told_and_nothing_older() {
     let story = receiver.records().story("/a", &user(7));
     assert_eq!(story.last(), Some(&("update".to_owned(), 2)), "{story:?}");
 
-    // Only a part of it, and over a kill.
+    // Only a part of it, and over a kill. Looking at the lag has what was told so far recorded.
+    let lag = flare.client().get(&format!("{}/lag", subscription.path)).await.expect(200).json();
+    assert_eq!(lag["documents"], 0);
     replay(&flare, &subscription, json!({ "from": { "revision": 2 }, "prefix": user(4) })).await;
     flare.kill().await;
     flare.start_again().await;
