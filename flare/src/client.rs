@@ -7,6 +7,7 @@ mod http;
 mod load;
 mod options;
 mod resources;
+mod steering;
 mod subscriptions;
 mod table;
 mod tokens;

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::http::{Body, segment};
+use super::steering::Steering;
 use super::table::Column;
 use super::{Client, Input, Options, Page, show_fields, show_list};
 
@@ -64,10 +65,12 @@ enum Command {
     RotateSecret(RotateSecret),
     /// Delete a subscription
     Delete(Named),
+    #[command(flatten)]
+    Steering(Steering),
 }
 
 #[derive(Args, Debug)]
-struct Named {
+pub struct Named {
     /// The id of the resource
     #[arg(value_name = "RESOURCE")]
     resource: String,
@@ -78,7 +81,7 @@ struct Named {
 }
 
 impl Named {
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("{}/{}", path(&self.resource), segment(&self.id))
     }
 }
@@ -205,6 +208,7 @@ impl Subscriptions {
                 let answer = client.send(Method::DELETE, &named.path(), None).await?;
                 show_fields(options, &answer, "deleted")
             }
+            Command::Steering(steering) => steering.run(&client, options).await,
         }
     }
 }

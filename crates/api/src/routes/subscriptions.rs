@@ -62,7 +62,8 @@ pub(crate) async fn create(
         Created::Before(outlet) => (outlet, true),
     };
     let location = format!("/resources/{id}/subscriptions/{}", outlet.id);
-    created(&Subscription::with_secret(outlet), &location, is_replay)
+    let shown = Subscription::with_secret(outlet).with_progress(outlet, &shared.node).await;
+    created(&shown, &location, is_replay)
 }
 
 /// Lists the subscriptions of a resource.
@@ -78,7 +79,10 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let page = Parameters::read(query.as_deref(), &["limit", "offset"])?.page(&shared.settings)?;
     let found = shared.node.outlets(id, page.offset, page.limit).ok_or_else(|| no_resource(&id))?;
-    let subscriptions = found.items.iter().map(|outlet| Subscription::of_node(outlet, &shared.node)).collect();
+    let mut subscriptions = Vec::with_capacity(found.items.len());
+    for outlet in &found.items {
+        subscriptions.push(Subscription::of_node(outlet, &shared.node).await);
+    }
     json(StatusCode::OK, &SubscriptionList { subscriptions, pagination: Pagination::new(page, found.total) })
 }
 
@@ -93,7 +97,7 @@ pub(crate) async fn show(
 ) -> Result<Response, ApiError> {
     shared.node.stream(id).ok_or_else(|| no_resource(&id))?;
     let outlet = shared.node.outlet(id, sid).ok_or_else(|| no_subscription(&sid))?;
-    json(StatusCode::OK, &Subscription::of_node(&outlet, &shared.node))
+    json(StatusCode::OK, &Subscription::of_node(&outlet, &shared.node).await)
 }
 
 /// Replaces a subscription.

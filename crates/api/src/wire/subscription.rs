@@ -200,12 +200,16 @@ pub(crate) struct Subscription {
     #[schema(format = "uuid")]
     pub id: String,
     pub name: String,
-    /// `active`, `paused` or `disabled`.
+    /// `preparing` while a snapshot is under way, `active`, `paused` or `disabled`.
     pub status: &'static str,
     /// Since when it is paused or disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = "date-time")]
     pub status_since: Option<String>,
+    /// How far the snapshot is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub progress: Option<Progress>,
     /// Why it is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -245,6 +249,14 @@ pub(crate) struct Subscription {
     pub updated_at: String,
 }
 
+/// How far a snapshot is in the changes of the server, and where it ends.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SnapshotProgress)]
+pub(crate) struct Progress {
+    pub position: u64,
+    pub until: u64,
+}
+
 /// What the body of a push holds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ContentShown)]
@@ -266,6 +278,7 @@ impl Subscription {
             name: outlet.name.clone(),
             status,
             status_since: since.map(|since| since.to_string()),
+            progress: None,
             status_reason: reason.cloned(),
             mode: outlet.mode.as_str(),
             endpoint: (&outlet.endpoint).into(),
@@ -290,8 +303,21 @@ impl Subscription {
     }
 
     /// With what the node knows besides.
-    pub fn of_node(outlet: &Outlet, node: &Node) -> Self {
-        Self { filter_problem: node.filter_problem(outlet.id).map(Into::into), ..Self::of(outlet) }
+    pub async fn of_node(outlet: &Outlet, node: &Node) -> Self {
+        let shown = Self { filter_problem: node.filter_problem(outlet.id).map(Into::into), ..Self::of(outlet) };
+        shown.with_progress(outlet, node).await
+    }
+
+    /// With how far the snapshot is, if one is under way.
+    pub async fn with_progress(self, outlet: &Outlet, node: &Node) -> Self {
+        match node.snapshot_position(outlet).await {
+            Some(position) if outlet.status.is_active() => Self {
+                status: "preparing",
+                progress: Some(Progress { position: position.0, until: outlet.since.0 }),
+                ..self
+            },
+            _ => self,
+        }
     }
 
     /// For the answers to the creation and the rotation only.

@@ -179,7 +179,8 @@ impl Attempt {
 
     /// What the change means for an outlet that has this version; none if nothing.
     fn weigh(&self, change: Arc<Change>, has: Option<Version>, wanted: bool, doubtful: bool) -> Option<Task> {
-        if !wanted && !(change.is_delete() && misses_delete(has, doubtful)) {
+        let must_know = change.is_delete() && misses_delete(has, doubtful);
+        if !wanted && !must_know {
             return None;
         }
         let action = action(&change, has)?;
