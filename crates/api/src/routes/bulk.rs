@@ -91,14 +91,14 @@ type Line<'b> = (u64, &'b str);
 fn is_array(headers: &HeaderMap, body: &str) -> Result<bool, ApiError> {
     match media_type(headers).as_deref() {
         Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => Ok(false),
-        Some("application/json") | None => Ok(body.trim_start().starts_with('[')),
+        Some("application/json") | None => Ok(body.trim_ascii_start().starts_with('[')),
         Some(other) => Err(unsupported(other, "application/x-ndjson or application/json")),
     }
 }
 
 fn ndjson_lines(body: &str, items_max: usize) -> Result<Vec<Line<'_>>, ApiError> {
     let mut lines = Vec::new();
-    for (line, item) in (1..).zip(body.lines()).filter(|(_, item)| !item.trim().is_empty()) {
+    for (line, item) in (1..).zip(body.lines()).filter(|(_, item)| !item.trim_ascii().is_empty()) {
         if lines.len() == items_max {
             return Err(too_many(items_max));
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::page::Pagination;
+use super::{document::RevisionValue, page::Pagination};
 
 /// One request of a delivery.
 #[derive(Serialize, ToSchema)]
@@ -20,7 +20,7 @@ pub(crate) struct Attempt {
     pub at: String,
     /// The URL of the document.
     pub document: String,
-    #[schema(value_type = Object)]
+    #[schema(value_type = RevisionValue)]
     pub revision: Box<RawValue>,
     pub action: &'static str,
     /// One for the first.
@@ -88,7 +88,7 @@ pub(crate) struct DeadLetterShown {
     pub id: u64,
     /// The URL of the document.
     pub document: String,
-    #[schema(value_type = Object)]
+    #[schema(value_type = RevisionValue)]
     pub revision: Box<RawValue>,
     /// `exhausted`: all retries failed; `expired`: older than `delivery.ttl`.
     pub reason: &'static str,
@@ -220,7 +220,7 @@ pub(crate) struct BehindShown {
     /// The URL of the document.
     pub document: String,
     /// The revision that it should have.
-    #[schema(value_type = Object)]
+    #[schema(value_type = RevisionValue)]
     pub revision: Box<RawValue>,
     #[schema(format = "date-time")]
     pub updated_at: String,

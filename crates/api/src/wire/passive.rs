@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::life::revision;
+use super::{document::RevisionValue, life::revision};
 
 /// How many more messages the client asks for.
 #[derive(Deserialize, ToSchema)]
@@ -31,7 +31,7 @@ pub(crate) struct MessageShown {
     /// For `ack`, `nack` and `extend`, as long as the lease lasts.
     pub receipt: String,
     pub action: &'static str,
-    #[schema(value_type = Object)]
+    #[schema(value_type = RevisionValue)]
     pub revision: Box<RawValue>,
     #[schema(format = "date-time")]
     pub updated_at: String,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Refusal, life::revision};
+use super::{Refusal, document::RevisionValue, life::revision};
 
 const PREFIX_BYTES_MAX: usize = 4096;
 
@@ -92,7 +92,7 @@ pub(crate) struct ReplayShown {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, value_type = Object)]
+    #[schema(nullable = false, value_type = RevisionValue)]
     pub revision: Option<Box<RawValue>>,
     #[schema(format = "date-time")]
     pub started_at: String,
