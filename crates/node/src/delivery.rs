@@ -5,6 +5,7 @@
 //! remembers what the outlet has. See [`outlet`] for the rules of one outlet.
 
 mod attempt;
+mod attempt_log;
 mod client;
 mod cloud_event;
 mod connect;
@@ -45,6 +46,7 @@ use crate::{
     supervisor::{Failure, Supervisor},
     tail::Tail,
 };
+use attempt_log::AttemptLog;
 use client::Client;
 pub use filtering::FilterProblem;
 use filtering::Filtering;
@@ -60,6 +62,7 @@ pub(crate) struct Shared {
     tail: Arc<Tail>,
     client: Client,
     recorder: Arc<Recorder>,
+    attempt_log: Arc<AttemptLog>,
     filtering: Filtering,
     /// Places for requests that are answered in time, and for those that are not.
     requests: Arc<Semaphore>,
@@ -110,12 +113,14 @@ impl Delivery {
         let client = Client::new(settings, supervisor)
             .map_err(|error| Error::internal("could not make the HTTP client of deliveries").because(error))?;
         let (to_disable, disabled) = mpsc::unbounded_channel();
+        let attempt_log = Arc::new(AttemptLog::new(store.deliveries.clone()));
         let shared = Arc::new(Shared {
             settings: settings.clone(),
             documents: store.documents.clone(),
             tail,
             client,
             recorder: recorder.clone(),
+            attempt_log: attempt_log.clone(),
             filtering: Filtering::new(store.documents.clone()),
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
@@ -137,6 +142,11 @@ impl Delivery {
         let (stop, ended, woken) = (recorder_stop.clone(), recorder_ended.clone(), bucket.clone());
         supervisor.spawn("delivery-recorder", Failure::StopsNode, async move {
             recorder.run(stop, || woken.wake_all()).await;
+            ended.add_permits(1);
+        });
+        let (stop, ended) = (recorder_stop.clone(), recorder_ended.clone());
+        supervisor.spawn("attempt-log", Failure::StopsNode, async move {
+            attempt_log.run(stop).await;
             ended.add_permits(1);
         });
         Ok(Self {
@@ -180,6 +190,7 @@ impl Delivery {
 
     /// Makes what was recorded so far visible in the store.
     pub async fn record_now(&self) -> Result<()> {
+        self.shared.attempt_log.flush().await?;
         self.shared.recorder.flush().await
     }
 
@@ -231,7 +242,7 @@ impl Delivery {
             tracing::warn!(in_flight, "deliveries did not end within the grace period; they will be repeated");
         }
         self.recorder_stop.cancel();
-        if tokio::time::timeout(self.grace, self.recorder_ended.acquire()).await.is_err() {
+        if tokio::time::timeout(self.grace, self.recorder_ended.acquire_many(2)).await.is_err() {
             tracing::warn!("deliveries could not be recorded within the grace period; some will be repeated");
         }
     }

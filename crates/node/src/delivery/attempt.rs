@@ -268,7 +268,7 @@ impl Attempt {
         }
         let request = body.into_inner().unwrap_or_default();
         let response = answer.as_ref().map(|answer| &answer.body[..]).unwrap_or_default();
-        self.shared.recorder.record_attempt(
+        self.shared.attempt_log.add(
             self.outlet.id,
             AttemptRecord {
                 at,

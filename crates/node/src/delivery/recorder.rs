@@ -8,11 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use flare_core::{
     DocumentNumber, OutletId, Result,
-    delivery::AttemptRecord,
     document::{Progress, Version},
     port::Deliveries,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -40,9 +39,6 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Buffer {
     steps: Vec<Progress>,
-    attempts: FastMap<OutletId, Vec<AttemptRecord>>,
-    /// Steps and attempts that wait.
-    waiting: usize,
     versions: Versions,
     /// What is being written.
     writing: Versions,
@@ -66,21 +62,9 @@ impl Recorder {
             buffer.versions.insert((*outlet, *number), *version);
         }
         buffer.steps.push(step);
-        self.count(buffer);
-    }
-
-    /// Attempts of one outlet are written together.
-    pub fn record_attempt(&self, outlet: OutletId, attempt: AttemptRecord) {
-        let mut buffer = self.buffer.lock();
-        buffer.attempts.entry(outlet).or_default().push(attempt);
-        self.count(buffer);
-    }
-
-    fn count(&self, mut buffer: MutexGuard<'_, Buffer>) {
-        buffer.waiting += 1;
-        let waiting = buffer.waiting;
+        let steps = buffer.steps.len();
         drop(buffer);
-        match waiting {
+        match steps {
             1 => self.begun.notify_one(),
             STEPS_EARLY => self.enough.notify_one(),
             _ => {}
@@ -88,7 +72,7 @@ impl Recorder {
     }
 
     pub fn is_full(&self) -> bool {
-        self.buffer.lock().waiting >= STEPS_MAX
+        self.buffer.lock().steps.len() >= STEPS_MAX
     }
 
     /// The version of the document that the outlet has.
@@ -133,7 +117,6 @@ impl Recorder {
         buffer.writing = Versions::default();
         if written.is_err() {
             // Before what came meanwhile.
-            buffer.waiting += steps.len();
             for step in &steps {
                 if let Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } =
                     step
@@ -150,11 +133,7 @@ impl Recorder {
     fn take(&self) -> Vec<Progress> {
         let mut buffer = self.buffer.lock();
         buffer.writing = std::mem::take(&mut buffer.versions);
-        buffer.waiting = 0;
-        let attempts = std::mem::take(&mut buffer.attempts);
-        let mut steps = std::mem::take(&mut buffer.steps);
-        steps.extend(attempts.into_iter().map(|(outlet, attempts)| Progress::Attempts { outlet, attempts }));
-        steps
+        std::mem::take(&mut buffer.steps)
     }
 
     async fn write(&self, stop: &CancellationToken) {
