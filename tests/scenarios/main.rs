@@ -8,6 +8,7 @@
 mod access;
 mod at_the_clients_pace;
 mod bounded;
+mod chaos;
 mod deliveries;
 mod egress;
 mod filters;

@@ -250,7 +250,10 @@ pub(crate) fn is_newest(
 ) -> Result<(Change, bool)> {
     let change = rows::decode_change(stream, keys::sequence_of_change(key), row)?;
     let head = map.get(Table::Heads, &keys::head(stream, &change.url))?;
-    let newest = head.map(|row| Head::decode(&row)).transpose()?;
-    let is_newest = newest.is_some_and(|head| head.sequence == change.sequence || head.sequence > durable);
+    let mut newest = head.map(|row| Head::decode(&row)).transpose()?.map(|head| head.sequence);
+    while let Some(lost) = newest.filter(|newest| *newest > durable) {
+        newest = read_change(map, stream, lost)?.and_then(|lost| lost.replaces);
+    }
+    let is_newest = newest == Some(change.sequence);
     Ok((change, is_newest))
 }

@@ -17,6 +17,7 @@ use flare_core::{
 };
 use flare_keyvalue::{KeyValue, Row, Table, Visit};
 use flare_memory::Memory;
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 /// A map that keeps the log of its batches, so that a loss of power can be played.
@@ -27,6 +28,8 @@ struct Disk {
     flushed: AtomicUsize,
     flushes: AtomicUsize,
     full: AtomicBool,
+    /// A flush waits for this.
+    gate: Mutex<()>,
     /// The next flush fails: the batch has reached the log all the same.
     fail_late: AtomicBool,
 }
@@ -69,6 +72,7 @@ impl KeyValue for Disk {
     }
 
     fn sync(&self) -> Result<()> {
+        drop(self.gate.lock());
         if self.fail_late.swap(false, Ordering::SeqCst) {
             self.full.store(true, Ordering::SeqCst);
         }
@@ -189,6 +193,32 @@ async fn a_write_that_failed_but_reached_the_disk_takes_its_sequence_with_it() {
     assert_eq!(*heard.missed.lock(), [missed], "somebody must look for what was not told");
     let next = make::write(&store, make::put(&stream, "3", 1)).await.unwrap();
     assert!(next.sequence > missed, "the sequence of the lost write was given out again");
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_on_disk_yet_replaces_nothing_and_brings_nothing_older_back() {
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk);
+    let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
+    for revision in [1, 2] {
+        make::write(&store, make::put(&stream, "1", revision)).await.unwrap();
+    }
+    let revisions = async || {
+        let feed = make::feed(&store, stream.id, Sequence::START).await;
+        feed.iter().map(|change| change.revision.value()).collect::<Vec<_>>()
+    };
+    let gate = disk.gate.lock();
+    let writing = store.documents.write(vec![make::put(&stream, "1", 3)]);
+    let mut writing = std::pin::pin!(writing);
+    let written = || disk.live.get(Table::Meta, b"sequence").unwrap().is_some_and(|row| row[..] == 3u64.to_be_bytes());
+    while !written() {
+        assert!(writing.as_mut().now_or_never().is_none(), "it was acknowledged before it was on disk");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(revisions().await, [2]);
+    drop(gate);
+    writing.await.unwrap();
+    assert_eq!(revisions().await, [3]);
 }
 
 #[tokio::test]

@@ -49,6 +49,8 @@ pub(crate) enum Outcome {
     /// A client that pulled has given the message back, or let its lease run out.
     Returned {
         delay: Duration,
+        /// What the client has seen of it.
+        shown: Sequence,
     },
     /// The store could not be read; no attempt was made.
     Unread(Error),
@@ -151,6 +153,8 @@ impl Attempt {
             }
             Revisions::All => {
                 let version = if fresh { None } else { recorded()? };
+                // A crash must not have an older revision sent again after a newer one.
+                self.shared.recorder.settle(self.outlet.id, newest.number).await?;
                 self.look_through(&newest, version, doubtful).await
             }
         }

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use flare_core::{
-    DocumentNumber, OutletId, Sequence, StreamId,
-    document::{Standing, Version},
-    outlet::Outlet,
-    stream::Stream,
-    url::DocumentUrl,
+    DocumentNumber, OutletId, Sequence, StreamId, document::Standing, outlet::Outlet, stream::Stream, url::DocumentUrl,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -23,7 +19,7 @@ pub(crate) enum Command {
     },
     Update(Arc<Outlet>),
     Remove(OutletId),
-    /// The outlet may be behind on these documents. With versions, it is to be told again of what it has.
+    /// The outlet may be behind on these documents.
     Hint {
         outlet: OutletId,
         hints: Vec<Hint>,
@@ -55,8 +51,16 @@ pub(crate) enum Command {
 pub(crate) struct Hint {
     pub number: DocumentNumber,
     pub url: DocumentUrl,
-    /// What the outlet is taken to have from now on.
-    pub version: Option<Version>,
+    /// Tell it again: what the outlet has of it is forgotten.
+    pub forget: Option<Forget>,
+}
+
+/// The outlet is to be told again of a change, unless it has a newer one by now.
+#[derive(Clone, Copy)]
+pub(crate) struct Forget {
+    pub change: Sequence,
+    /// What it is taken to have from now on.
+    pub to: Sequence,
 }
 
 /// What an outlet is doing.

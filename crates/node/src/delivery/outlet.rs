@@ -139,7 +139,8 @@ impl OutletState {
     /// Takes up a retry that the store has.
     pub fn restore(&mut self, retry: Retry, now: Instant, clock: Timestamp) {
         let due = now + Duration::try_from(retry.due.duration_since(clock)).unwrap_or_default();
-        self.active().wait(retry.number, Waiting { url: retry.url, due, failed: retry.attempts });
+        self.active()
+            .wait(retry.number, Waiting { url: retry.url, due, failed: retry.attempts, shown: Sequence::START });
     }
 
     /// Notes that the outlet may be behind on a document.
@@ -160,7 +161,7 @@ impl OutletState {
         let active = self.active();
         match active.in_flight.get_mut(&number) {
             Some(flight) => (flight.hinted, flight.noted) = (true, true),
-            None => active.wait(number, Waiting { url, due: moment.now, failed: 0 }),
+            None => active.wait(number, Waiting { url, due: moment.now, failed: 0, shown: Sequence::START }),
         }
     }
 
@@ -270,10 +271,18 @@ impl OutletState {
         let waits = self.is_down() || self.outlet.revisions == Revisions::All;
         let unsure_until = self.unsure_until;
         let active = self.active.as_mut()?;
-        let flight =
-            |url, sequence, failed, noted| Flight { url, sequence, next: None, failed, noted, leased, hinted: false };
+        let flight = |url, sequence, failed, noted, shown| Flight {
+            url,
+            sequence,
+            next: None,
+            failed,
+            noted,
+            shown,
+            leased,
+            hinted: false,
+        };
         if let Some((number, waiting)) = active.take_due(now) {
-            active.set_off(number, flight(waiting.url.clone(), None, waiting.failed, true));
+            active.set_off(number, flight(waiting.url.clone(), None, waiting.failed, true, waiting.shown));
             return Some(Start { number, source: Source::Newest(waiting.url), failed: waiting.failed });
         }
         while let Some(change) = active.buffer.pop_front() {
@@ -290,8 +299,9 @@ impl OutletState {
                 continue;
             }
             let noted = match active.retries.get(&number) {
-                // The retry will send the newest change when its time has come.
-                Some(_) if waits => {
+                // The retry will send the newest change when its time has come; it has shown the client a newer one
+                // than this before, or it comes first.
+                Some(waiting) if waits || change.sequence <= waiting.shown => {
                     active.unhandled.remove(&change.sequence);
                     continue;
                 }
@@ -299,9 +309,10 @@ impl OutletState {
                 Some(_) => active.retries.remove(&number).is_some(),
                 None => false,
             };
-            let doubtful = tried || noted || change.sequence <= unsure_until;
+            // Of a document that was there before, an attempt may have reached the client whose record a crash took.
+            let doubtful = tried || noted || change.number.0 <= unsure_until.0;
             let fresh = !doubtful && change.number.0 == change.sequence.0;
-            active.set_off(number, flight(change.url.clone(), Some(change.sequence), 0, noted));
+            active.set_off(number, flight(change.url.clone(), Some(change.sequence), 0, noted, change.sequence));
             return Some(Start { number, source: Source::Change { change, fresh, doubtful }, failed: 0 });
         }
         None
@@ -336,7 +347,9 @@ impl OutletState {
                 self.put_off(number, flight, failed, UNREAD_DELAY, moment, record);
                 Ending::Usual
             }
-            Outcome::Returned { delay } => {
+            Outcome::Returned { delay, shown } => {
+                let mut flight = flight;
+                flight.saw(shown);
                 let failed = flight.failed.saturating_add(1);
                 self.put_off(number, flight, failed, delay, moment, record);
                 Ending::Usual
@@ -428,14 +441,14 @@ impl OutletState {
         }
         match flight.next {
             Some(next) if version.is_none_or(|version| version.sequence < next.sequence) => {
-                active.go_on_with(next, flight.noted, moment.now);
+                active.go_on_with(next, flight.noted, flight.shown, moment.now);
             }
             next => {
                 if let Some(known) = next {
                     active.unhandled.remove(&known.sequence);
                 }
                 if flight.hinted {
-                    active.wait(number, Waiting { url: flight.url, due: moment.now, failed: 0 });
+                    active.wait(number, Waiting { url: flight.url, due: moment.now, failed: 0, shown: flight.shown });
                 } else if flight.noted {
                     record(Progress::Settled { outlet, number });
                 }
@@ -456,6 +469,10 @@ impl OutletState {
         let failing_since = *self.failing_since.get_or_insert(moment.clock);
         let disable = self.reason_to_disable(failure, failing_since, moment.clock);
         let failed = flight.failed.saturating_add(1);
+        flight.saw(failure.sent.map_or(Sequence::START, |sent| sent.sequence));
+        if let Some(older) = flight.next.take_if(|next| next.sequence <= flight.shown) {
+            self.active().unhandled.remove(&older.sequence);
+        }
         if !self.is_down()
             && self.outlet.revisions == Revisions::Last
             && disable.is_none()
@@ -470,7 +487,7 @@ impl OutletState {
             if !flight.noted {
                 active.tried.insert(number);
             }
-            active.go_on_with(next, flight.noted, moment.now);
+            active.go_on_with(next, flight.noted, flight.shown, moment.now);
             return Ending::Usual;
         }
         match self.outlet.delivery.retry.delay(flight.failed, moment.jitter) {
@@ -562,7 +579,7 @@ impl OutletState {
         for sequence in flight.sequence.into_iter().chain(flight.next.map(|next| next.sequence)) {
             active.unhandled.remove(&sequence);
         }
-        active.wait(number, Waiting { url: flight.url, due: moment.now + delay, failed });
+        active.wait(number, Waiting { url: flight.url, due: moment.now + delay, failed, shown: flight.shown });
     }
 
     /// The cursor, if it has moved since it was last asked for.

@@ -87,6 +87,16 @@ impl Recorder {
         self.store.version(outlet, number)
     }
 
+    /// Until the version that the outlet has of the document is written.
+    pub async fn settle(&self, outlet: OutletId, number: DocumentNumber) -> Result<()> {
+        let at = (outlet, number);
+        let is_written = || {
+            let buffer = self.buffer.lock();
+            !buffer.versions.contains_key(&at) && !buffer.writing.contains_key(&at)
+        };
+        if is_written() { Ok(()) } else { self.flush().await }
+    }
+
     /// Writes until it is told to stop, and then what is left. Calls `drained` when it is no longer full.
     pub async fn run(&self, stop: CancellationToken, drained: impl Fn()) {
         loop {

@@ -13,7 +13,7 @@ use std::{
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
-    document::Progress,
+    document::{Progress, Version},
     outlet::{Outlet, Revisions},
     port::{FeedPage, FeedQuery},
 };
@@ -30,7 +30,7 @@ use crate::fast_map::FastMap;
 use super::{
     Disable, Shared,
     attempt::{Attempt, Outcome, Task},
-    mailbox::{Command, Hint, Inspection, Mailbox},
+    mailbox::{Command, Forget, Hint, Inspection, Mailbox},
     outlet::{Ending, Moment, OutletState, Start},
 };
 use pull::Pulls;
@@ -195,9 +195,19 @@ impl Slot {
         let Some(state) = self.outlets.get_mut(&id) else { return 0 };
         let (before, recorder) = (state.retries(), &self.shared.recorder);
         let moment = Moment { now: Instant::now(), clock: Timestamp::now(), jitter: 0.0 };
-        for Hint { number, url, version } in hints {
-            if let Some(version) = version {
-                recorder.record(Progress::Forgotten { outlet: id, number, version });
+        for Hint { number, url, forget } in hints {
+            if let Some(Forget { change, to }) = forget {
+                match recorder.version(id, number) {
+                    Ok(Some(has)) if has.sequence > to && has.sequence <= change => {
+                        let version = Version { sequence: to, ..has };
+                        recorder.record(Progress::Forgotten { outlet: id, number, version });
+                    }
+                    // It has nothing, or something newer: it is told of what it lacks, and of nothing older.
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::warn!(subscription = %id, reason = error.chain(), "could not look for a version");
+                    }
+                }
             }
             state.hint(number, url, moment, &mut |step| recorder.record(step));
         }

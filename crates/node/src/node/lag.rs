@@ -187,5 +187,5 @@ fn of(change: &Change) -> Behind {
 }
 
 fn hint(document: Behind) -> Hint {
-    Hint { number: document.number, url: document.url, version: None }
+    Hint { number: document.number, url: document.url, forget: None }
 }

@@ -15,7 +15,7 @@ use crate::{
     clock,
     delivery::{
         Tested,
-        mailbox::{Command, Hint},
+        mailbox::{Command, Forget, Hint},
     },
 };
 
@@ -98,7 +98,16 @@ impl Node {
         let is_chosen = |letter: &DeadLetter| chosen.is_none_or(|chosen| chosen.contains(&letter.sequence));
         let letters: Vec<_> = letters.into_iter().filter(is_chosen).collect();
         if again {
-            let hint = |letter: &DeadLetter| Hint { number: letter.number, url: letter.url.clone(), version: None };
+            // With every revision, one that was given up counts as passed; it is not sent after a newer one.
+            let forget = |letter: &DeadLetter| Forget {
+                change: letter.sequence,
+                to: Sequence(letter.sequence.0.saturating_sub(1)),
+            };
+            let hint = |letter: &DeadLetter| Hint {
+                number: letter.number,
+                url: letter.url.clone(),
+                forget: Some(forget(letter)),
+            };
             let hints = letters.iter().map(hint).collect();
             self.hint(id, hints).await?;
         }

@@ -6,11 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use flare_core::{
-    Error, OutletId, Result, Sequence, StreamId,
-    document::{Change, Version},
-    outlet::Revisions,
-    port::FeedQuery,
-    replay::Replay,
+    Error, OutletId, Result, Sequence, StreamId, document::Change, outlet::Revisions, port::FeedQuery, replay::Replay,
     revision::Revision,
 };
 use jiff::Timestamp;
@@ -18,7 +14,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Node, missing};
-use crate::{clock, delivery::mailbox::Hint, supervisor::Failure};
+use crate::{
+    clock,
+    delivery::mailbox::{Forget, Hint},
+    supervisor::Failure,
+};
 
 const PAGE_CHANGES: usize = 128;
 const PAGE_BYTES: usize = 4 << 20;
@@ -151,10 +151,7 @@ impl Node {
                 && change.url.as_str().starts_with(&replay.prefix)
                 && replay.revision.is_none_or(|least| change.revision >= least)
         };
-        let mut hints = Vec::new();
-        for change in page.changes.iter().filter(wanted) {
-            hints.push(self.told_again(replay, change)?);
-        }
+        let hints: Vec<_> = page.changes.iter().filter(wanted).map(|change| self.told_again(replay, change)).collect();
         replay.documents += hints.len() as u64;
         replay.position = page.until.min(replay.until);
         if !hints.is_empty() {
@@ -168,15 +165,12 @@ impl Node {
     }
 
     /// The outlet is taken to have what was before the change, or, with every revision, before the replay's beginning.
-    fn told_again(&self, replay: &Replay, change: &Change) -> Result<Hint> {
-        let (number, url) = (change.number, change.url.clone());
+    fn told_again(&self, replay: &Replay, change: &Change) -> Hint {
         let outlet = self.registry.outlet(replay.stream, replay.outlet);
         let is_all = outlet.is_some_and(|outlet| outlet.revisions == Revisions::All);
-        let version = self.delivery.version(replay.outlet, number)?;
-        let before = if is_all { replay.from } else { Sequence(change.sequence.0.saturating_sub(1)) };
-        // What it does not have yet it is told anyway.
-        let version = version.filter(|version| version.sequence > before);
-        Ok(Hint { number, url, version: version.map(|version| Version { sequence: before, ..version }) })
+        let to = if is_all { replay.from } else { Sequence(change.sequence.0.saturating_sub(1)) };
+        let forget = Some(Forget { change: change.sequence, to });
+        Hint { number: change.number, url: change.url.clone(), forget }
     }
 
     async fn wait_for_room(&self, outlet: OutletId) -> Result<()> {

@@ -36,6 +36,8 @@ pub(super) struct Flight {
     pub failed: u32,
     /// The store has a retry for the document.
     pub noted: bool,
+    /// The newest change that the client may have seen, in this attempt or one before it.
+    pub shown: Sequence,
     /// A client that pulls has it.
     pub leased: bool,
     /// Somebody wants the document looked at again.
@@ -47,6 +49,15 @@ pub(super) struct Waiting {
     pub url: DocumentUrl,
     pub due: Instant,
     pub failed: u32,
+    /// The newest change that the client may have seen. Nothing older is sent after it.
+    pub shown: Sequence,
+}
+
+impl Flight {
+    /// The client may have seen this change.
+    pub fn saw(&mut self, sequence: Sequence) {
+        self.shown = self.shown.max(sequence);
+    }
 }
 
 impl Active {
@@ -71,17 +82,19 @@ impl Active {
         nothing_to_send && self.unhandled.is_empty() && self.tried.is_empty()
     }
 
-    pub fn wait(&mut self, number: DocumentNumber, waiting: Waiting) {
+    pub fn wait(&mut self, number: DocumentNumber, mut waiting: Waiting) {
         self.due.push(Reverse((waiting.due, number)));
+        let shown = self.retries.get(&number).map_or(Sequence::START, |before| before.shown);
+        waiting.shown = waiting.shown.max(shown);
         self.retries.insert(number, waiting);
     }
 
     /// Sends a newer change of a document that was in flight. If the store has a retry for the document, the retry
     /// stands for the change from here on, so that it is never without one or the other.
-    pub fn go_on_with(&mut self, next: Arc<Change>, noted: bool, now: Instant) {
+    pub fn go_on_with(&mut self, next: Arc<Change>, noted: bool, shown: Sequence, now: Instant) {
         if noted {
             self.unhandled.remove(&next.sequence);
-            self.wait(next.number, Waiting { url: next.url.clone(), due: now, failed: 0 });
+            self.wait(next.number, Waiting { url: next.url.clone(), due: now, failed: 0, shown });
         } else {
             self.buffer.push_front(next);
         }

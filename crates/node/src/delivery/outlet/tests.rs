@@ -33,6 +33,8 @@ struct World {
     recorded: Vec<Progress>,
     written: usize,
     in_flight: Vec<(DocumentNumber, Source, u32)>,
+    /// The newest that the client was shown of each document, whatever it answered.
+    shown: HashMap<u64, u64>,
     /// What the client was told of each document, in order.
     told: HashMap<u64, Vec<(u64, Action)>>,
 }
@@ -62,6 +64,7 @@ impl World {
             recorded: Vec::new(),
             written: 0,
             in_flight: Vec::new(),
+            shown: HashMap::new(),
             told: HashMap::new(),
         }
     }
@@ -100,7 +103,8 @@ impl World {
                 self.state.pull_demand = if self.outlet.mode == Mode::Passive { 3 } else { 0 };
                 let demand = self.state.demand(RETRIES_MAX);
                 let after = self.state.position().0;
-                let changes: Vec<_> = self.feed.range(after + 1..).take(demand).map(|(_, c)| c.clone()).collect();
+                // As they come from the store: nobody tells them that they are superseded.
+                let changes: Vec<_> = self.feed.range(after + 1..).take(demand).map(|(_, c)| copy(c)).collect();
                 self.state.take(changes, Sequence::START);
             }
             let recorded = &mut self.recorded;
@@ -146,7 +150,13 @@ impl World {
         if fresh {
             assert_eq!(self.version(number), None, "a document that the outlet has was taken for a fresh one");
         }
-        let outcome = match action(&change, self.version(number)) {
+        let action = action(&change, self.version(number));
+        if action.is_some() {
+            let shown = self.shown.entry(number.0).or_default();
+            assert!(change.sequence.0 >= *shown, "document {number:?} went from {shown} to {}", change.sequence);
+            *shown = change.sequence.0;
+        }
+        let outcome = match action {
             None => Outcome::UpToDate,
             Some(action) if succeeds => {
                 let told = self.told.entry(number.0).or_default();
@@ -156,7 +166,9 @@ impl World {
                 let (sequence, revision, deleted) = (change.sequence, change.revision, change.is_delete());
                 Outcome::Delivered(Version { sequence, revision, deleted })
             }
-            Some(_) if self.outlet.mode == Mode::Passive => Outcome::Returned { delay: Duration::from_secs(1) },
+            Some(_) if self.outlet.mode == Mode::Passive => {
+                Outcome::Returned { delay: Duration::from_secs(1), shown: change.sequence }
+            }
             Some(_) => {
                 let sent = Some(Sent::of(&change, self.version(number)));
                 Outcome::Failed(Failed { reason: "on purpose".into(), sent, gone: false, retry_after: None })
@@ -241,6 +253,16 @@ impl World {
         let cursor = self.state.recorded;
         assert!(self.feed.keys().all(|sequence| *sequence <= cursor.0));
     }
+}
+
+fn copy(change: &Change) -> Arc<Change> {
+    let written = WrittenChange {
+        sequence: change.sequence,
+        number: change.number,
+        revision: change.revision,
+        replaces: change.replaces,
+    };
+    Arc::new(Change::new(change.stream, &written, change.url.clone(), change.updated_at, change.content.clone()))
 }
 
 /// A policy whose retries a test does not use up.

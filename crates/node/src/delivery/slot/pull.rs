@@ -7,7 +7,7 @@
 use std::{cmp::Reverse, collections::VecDeque, sync::Arc, time::Duration};
 
 use flare_core::{
-    DocumentNumber, OutletId,
+    DocumentNumber, OutletId, Sequence,
     document::{Action, Change, Version},
 };
 use jiff::Timestamp;
@@ -107,6 +107,11 @@ impl Pulls {
     }
 }
 
+/// A message that nobody has got.
+fn not_shown() -> Outcome {
+    Outcome::Returned { delay: Duration::ZERO, shown: Sequence::START }
+}
+
 fn parse(receipt: &str) -> Option<(DocumentNumber, u64)> {
     let (number, nonce) = receipt.split_once('.')?;
     let read = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -141,7 +146,7 @@ impl Slot {
                 return Ok(());
             }
             Settle::Acknowledge => Outcome::Delivered(lease.version),
-            Settle::GiveBack { delay } => Outcome::Returned { delay },
+            Settle::GiveBack { delay } => Outcome::Returned { delay, shown: lease.version.sequence },
         };
         pulls.leases.remove(&number);
         self.end_attempt(id, number, outcome);
@@ -202,7 +207,7 @@ impl Slot {
                     pulls.found_bytes += change.memory_bytes();
                     pulls.found.push(Found { number, change, action, failed });
                 }
-                None => self.end_attempt(id, number, Outcome::Returned { delay: Duration::ZERO }),
+                None => self.end_attempt(id, number, not_shown()),
             },
         }
         self.line_up(id);
@@ -238,7 +243,7 @@ impl Slot {
                 if let Some(pulls) = self.pulls.get_mut(&id) {
                     pulls.leases.remove(&number);
                 }
-                self.end_attempt(id, number, Outcome::Returned { delay: Duration::ZERO });
+                self.end_attempt(id, number, not_shown());
             }
         }
     }
@@ -248,19 +253,16 @@ impl Slot {
         let found = std::mem::take(&mut pulls.found);
         pulls.found_bytes = 0;
         for Found { number, .. } in found {
-            self.end_attempt(id, number, Outcome::Returned { delay: Duration::ZERO });
+            self.end_attempt(id, number, not_shown());
         }
     }
 
     fn end_leases(&mut self, id: OutletId, now: Instant) {
         let Some(pulls) = self.pulls.get_mut(&id) else { return };
-        let over: Vec<_> =
-            pulls.leases.iter().filter(|(_, lease)| lease.until <= now).map(|(number, _)| *number).collect();
-        for number in over {
-            if let Some(pulls) = self.pulls.get_mut(&id) {
-                pulls.leases.remove(&number);
-            }
-            self.end_attempt(id, number, Outcome::Returned { delay: Duration::ZERO });
+        let over: Vec<_> = pulls.leases.extract_if(|_, lease| lease.until <= now).collect();
+        for (number, lease) in over {
+            let returned = Outcome::Returned { delay: Duration::ZERO, shown: lease.version.sequence };
+            self.end_attempt(id, number, returned);
         }
     }
 
