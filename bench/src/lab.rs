@@ -293,11 +293,11 @@ impl Lab {
         Ok(())
     }
 
-    async fn stats(&self) -> Result<receiver::Stats> {
+    pub async fn stats(&self) -> Result<receiver::Stats> {
         Ok(serde_json::from_slice(&call(self.control, Method::GET, "/stats", Bytes::new()).await?)?)
     }
 
-    async fn reset(&self) -> Result<()> {
+    pub async fn reset(&self) -> Result<()> {
         call(self.control, Method::POST, "/reset", Bytes::new()).await.map(drop)
     }
 

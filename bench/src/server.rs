@@ -44,13 +44,18 @@ struct Created {
 
 impl Server {
     pub async fn start(lab: &Lab) -> Result<Self> {
+        Self::configured(lab, "").await
+    }
+
+    /// With these lines of configuration besides.
+    pub async fn configured(lab: &Lab, lines: &str) -> Result<Self> {
         let binary = &lab.flare;
         if !binary.exists() {
             bail!("no server at {}: build it with `cargo build --release -p flare`", binary.display());
         }
         let folder = TempDir::with_prefix_in(lab::store_prefix(), &lab.data)?;
         let (config, log) = (folder.path().join("flare.toml"), folder.path().join("flare.log"));
-        fs::write(&config, CONFIG)?;
+        fs::write(&config, format!("{CONFIG}{lines}"))?;
         // The port is free again as soon as the listener is dropped: nothing was accepted on it.
         let addr = listen().await?.local_addr()?;
 
@@ -90,6 +95,14 @@ impl Server {
             (format!("/resources/{resource}/subscriptions"), Bytes::from(body.to_string()))
         };
         self.create(ids.len() as u64 * each, request).await.map(drop)
+    }
+
+    /// Creates one subscription; returns its path.
+    pub async fn subscription(&self, resource: &str, body: &serde_json::Value) -> Result<String> {
+        let path = format!("/resources/{resource}/subscriptions");
+        let ids = self.create(1, |_| (path.clone(), Bytes::from(body.to_string()))).await?;
+        let id = ids.first().context("no subscription was made")?;
+        Ok(format!("{path}/{id}"))
     }
 
     /// Posts `count` requests over a few connections at once; returns the ids in order.

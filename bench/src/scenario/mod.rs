@@ -8,6 +8,7 @@ use crate::lab::Lab;
 use crate::machine::Machine;
 use crate::report::{Report, Row};
 
+mod attempts;
 mod end_to_end;
 mod fan_out;
 mod flatness;
@@ -15,6 +16,7 @@ mod ingest;
 mod isolation;
 mod latency;
 mod memory;
+mod pull;
 mod references;
 mod start_up;
 
@@ -38,6 +40,10 @@ pub enum Scenario {
     Latency(Options),
     /// 1 % of endpoints hang: what the others notice
     Isolation(Options),
+    /// What the log of attempts costs
+    Attempts(Options),
+    /// A backlog pulled, against the same backlog pushed
+    Pull(Options),
     /// Cost per delivery as outlets and documents grow
     Flatness(Options),
 }
@@ -54,6 +60,8 @@ impl Scenario {
             | Self::FanOut(options)
             | Self::Latency(options)
             | Self::Isolation(options)
+            | Self::Attempts(options)
+            | Self::Pull(options)
             | Self::Flatness(options) => options,
         }
     }
@@ -86,6 +94,12 @@ impl Scenario {
         }
         if all || matches!(self, Self::Isolation(_)) {
             keep("isolation", isolation::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Attempts(_)) {
+            keep("attempts log", attempts::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Pull(_)) {
+            keep("pull", pull::run(lab).await, &mut rows);
         }
         if all || matches!(self, Self::Flatness(_)) {
             keep("flat: outlets", flatness::over_outlets(lab).await, &mut rows);

@@ -196,6 +196,7 @@ async fn a_write_that_failed_but_reached_the_disk_takes_its_sequence_with_it() {
 }
 
 #[tokio::test]
+#[allow(clippy::await_holding_lock, reason = "the flush is held back on purpose")]
 async fn a_change_that_is_not_on_disk_yet_replaces_nothing_and_brings_nothing_older_back() {
     let disk = Arc::new(Disk::default());
     let store = open(&disk);
