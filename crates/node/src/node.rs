@@ -427,3 +427,6 @@ async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delive
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

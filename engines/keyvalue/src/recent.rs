@@ -9,6 +9,8 @@ use crate::Table;
 
 /// Rows of one generation; there are two.
 const GENERATION_ROWS_MAX: usize = 65_536;
+/// Longer rows are not kept: they are of outlets, and seldom read.
+const ROW_BYTES_MAX: usize = 256;
 
 pub(crate) type Place = (Table, Bytes);
 
@@ -26,6 +28,11 @@ impl Recent {
     }
 
     pub fn learn(&mut self, place: Place, value: Option<Bytes>) {
+        if value.as_ref().is_some_and(|value| value.len() > ROW_BYTES_MAX) {
+            self.young.remove(&place);
+            self.old.remove(&place);
+            return;
+        }
         if self.young.len() >= GENERATION_ROWS_MAX {
             self.old = std::mem::take(&mut self.young);
         }
@@ -50,6 +57,10 @@ mod tests {
             assert_eq!(recent.get(&place(n % (3 * GENERATION_ROWS_MAX))), Some(&Some(Bytes::from(n.to_string()))));
         }
         assert!(recent.young.len() + recent.old.len() <= 2 * GENERATION_ROWS_MAX);
+        recent.learn(place(7), None);
+        assert_eq!(recent.get(&place(7)), Some(&None));
+        recent.learn(place(7), Some(Bytes::from(vec![0; ROW_BYTES_MAX + 1])));
+        assert_eq!(recent.get(&place(7)), None, "a long row leaves nothing stale behind");
         recent.forget_all();
         assert_eq!(recent.get(&place(1)), None);
     }

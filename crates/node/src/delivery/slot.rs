@@ -1,6 +1,7 @@
 //! A slot: one task that drives the outlets of one unit of work.
 
 pub(crate) mod pull;
+mod steering;
 
 use std::{
     cmp::Reverse,
@@ -13,7 +14,7 @@ use std::{
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
-    document::{Progress, Version},
+    document::Progress,
     outlet::{Outlet, Revisions},
     port::{FeedPage, FeedQuery},
 };
@@ -30,7 +31,7 @@ use crate::fast_map::FastMap;
 use super::{
     Disable, Shared,
     attempt::{Attempt, Outcome, Task},
-    mailbox::{Command, Forget, Hint, Inspection, Mailbox},
+    mailbox::{Command, Mailbox},
     outlet::{Ending, Moment, OutletState, Start},
 };
 use pull::Pulls;
@@ -188,57 +189,6 @@ impl Slot {
             state.update(outlet);
             self.line_up(id);
         }
-    }
-
-    /// Takes up hints, and says how many documents wait then.
-    fn hint(&mut self, id: OutletId, hints: Vec<Hint>) -> usize {
-        let Some(state) = self.outlets.get_mut(&id) else { return 0 };
-        let (before, recorder) = (state.retries(), &self.shared.recorder);
-        let moment = Moment { now: Instant::now(), clock: Timestamp::now(), jitter: 0.0 };
-        for Hint { number, url, forget } in hints {
-            if let Some(Forget { change, to }) = forget {
-                match recorder.version(id, number) {
-                    Ok(Some(has)) if has.sequence > to && has.sequence <= change => {
-                        let version = Version { sequence: to, ..has };
-                        recorder.record(Progress::Forgotten { outlet: id, number, version });
-                    }
-                    // It has nothing, or something newer: it is told of what it lacks, and of nothing older.
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::warn!(subscription = %id, reason = error.chain(), "could not look for a version");
-                    }
-                }
-            }
-            state.hint(number, url, moment, &mut |step| recorder.record(step));
-        }
-        let waiting = state.retries();
-        count_retries(&self.shared, before, waiting);
-        self.line_up(id);
-        waiting
-    }
-
-    /// Adds to what the client asks for; an error, with what is left, past the maximum.
-    fn add_demand(&mut self, id: OutletId, quantity: u64, max: u64) -> Result<u64, u64> {
-        let Some(state) = self.outlets.get_mut(&id) else { return Err(0) };
-        let left = state.credit().saturating_add(quantity);
-        if left > max {
-            return Err(state.credit());
-        }
-        state.set_credit(left);
-        self.shared.recorder.record(Progress::Demand { outlet: id, left });
-        self.line_up(id);
-        Ok(left)
-    }
-
-    fn inspect(&mut self, id: OutletId) -> Option<Inspection> {
-        let state = self.outlets.get_mut(&id)?;
-        let in_time = |at: Instant| Timestamp::now().checked_add(at.saturating_duration_since(Instant::now()));
-        Some(Inspection {
-            position: state.position(),
-            retries: state.retries(),
-            next_retry: state.next_retry().and_then(|at| in_time(at).ok()),
-            demand: state.credit(),
-        })
     }
 
     fn look_at_feed(&mut self, id: OutletId) {

@@ -9,13 +9,16 @@ use std::{
 use flare_contract::make;
 use flare_core::{
     OutletId,
-    document::{Action, WrittenChange},
+    document::{Action, Version, WrittenChange},
     outlet::Status,
     revision::Revision,
 };
 use proptest::prelude::*;
 
-use super::{super::attempt::action, *};
+use super::{
+    super::attempt::{Failed, Outcome, Sent, action},
+    *,
+};
 
 const RETRIES_MAX: usize = 4;
 
