@@ -6,6 +6,8 @@
 
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// The longest delay between two attempts, in seconds.
 pub const DELAY_SECONDS_MAX: u32 = 3600;
 
@@ -13,7 +15,7 @@ pub const DELAY_SECONDS_MAX: u32 = 3600;
 pub const RETRIES_MAX: u32 = 100;
 
 /// The numbers of a policy, named as in SNS. Delays are in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetrySettings {
     pub min_delay_target: u32,
     pub max_delay_target: u32,
@@ -40,7 +42,8 @@ impl Default for RetrySettings {
 }
 
 /// How the delay grows from the minimum a to the maximum b; retry i of n, counted from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BackoffFunction {
     /// a + (b − a) · i / (n − 1)
     Linear,

@@ -174,11 +174,7 @@ impl Deliveries for KeyValueStore {
 
     async fn forget_attempts(&self, older_than: Timestamp) -> Result<()> {
         for step in attempts::old(&*self.map, older_than)? {
-            let remove = move |transaction: &mut Transaction<'_>| {
-                step.into_iter().for_each(|key| transaction.remove(Table::Attempts, key));
-                Ok(())
-            };
-            self.writer.transact(Durability::Later, remove).await?;
+            self.remove(Table::Attempts, step).await?;
         }
         Ok(())
     }

@@ -123,7 +123,8 @@ impl KeyValueStore {
         self.writer.transact(Durability::Now, note).await
     }
 
-    async fn remove(&self, table: Table, keys: Vec<Bytes>) -> Result<()> {
+    /// Removes rows that nobody waits for.
+    pub(crate) async fn remove(&self, table: Table, keys: Vec<Bytes>) -> Result<()> {
         if keys.is_empty() {
             return Ok(());
         }

@@ -148,18 +148,17 @@ impl OutletState {
         moment: Moment,
         record: &mut impl FnMut(Progress),
     ) {
-        record(Progress::Retry(Retry {
-            outlet: self.outlet.id,
-            number,
-            url: url.clone(),
-            attempts: 0,
-            due: moment.clock,
-        }));
+        record(self.retry(number, &url, 0, moment.clock));
         let active = self.active();
         match active.in_flight.get_mut(&number) {
             Some(flight) => (flight.hinted, flight.noted) = (true, true),
             None => active.wait(number, Waiting { url, due: moment.now, failed: 0, shown: Sequence::START }),
         }
+    }
+
+    /// The note that a document is to be tried again.
+    fn retry(&self, number: DocumentNumber, url: &DocumentUrl, attempts: u32, due: Timestamp) -> Progress {
+        Progress::Retry(Retry { outlet: self.outlet.id, number, url: url.clone(), attempts, due })
     }
 
     fn active(&mut self) -> &mut Active {

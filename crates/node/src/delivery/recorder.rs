@@ -58,8 +58,8 @@ impl Recorder {
 
     pub fn record(&self, step: Progress) {
         let mut buffer = self.buffer.lock();
-        if let Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } = &step {
-            buffer.versions.insert((*outlet, *number), *version);
+        if let Some((at, version)) = version_in(&step) {
+            buffer.versions.insert(at, version);
         }
         buffer.steps.push(step);
         let steps = buffer.steps.len();
@@ -127,13 +127,9 @@ impl Recorder {
         buffer.writing = Versions::default();
         if written.is_err() {
             // Before what came meanwhile.
-            for step in &steps {
-                if let Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } =
-                    step
-                {
-                    buffer.versions.entry((*outlet, *number)).or_insert(*version);
-                }
-            }
+            let newer_versions = std::mem::take(&mut buffer.versions);
+            buffer.versions.extend(steps.iter().filter_map(version_in));
+            buffer.versions.extend(newer_versions);
             let newer = std::mem::replace(&mut buffer.steps, steps);
             buffer.steps.extend(newer);
         }
@@ -164,5 +160,15 @@ impl Recorder {
             tokio::time::sleep(RETRY_DELAY).await;
         }
         self.buffer.lock().writing = Versions::default();
+    }
+}
+
+/// The version that a step is about, and whose it is.
+fn version_in(step: &Progress) -> Option<((OutletId, DocumentNumber), Version)> {
+    match step {
+        Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } => {
+            Some(((*outlet, *number), *version))
+        }
+        _ => None,
     }
 }

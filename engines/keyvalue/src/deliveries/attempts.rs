@@ -1,6 +1,6 @@
 //! The log of attempts.
 
-use std::ops::ControlFlow;
+use std::{collections::VecDeque, ops::ControlFlow};
 
 use bytes::Bytes;
 use flare_core::{
@@ -16,38 +16,28 @@ const ROWS_MAX: usize = 4096;
 /// Keys removed at once.
 const STEP_KEYS_MAX: usize = 2048;
 
-/// The newest attempts that match. Looks at the newest rows in windows of time that grow, so that a page of recent
-/// attempts does not read the whole log.
+/// The newest attempts that match. The keys of the outlet's whole log are passed over; of its rows, only as many are
+/// decoded as the page needs.
 pub(super) fn find(map: &dyn KeyValue, outlet: OutletId, query: &AttemptQuery) -> Result<Vec<AttemptRecord>> {
-    let end = query.before.unwrap_or(Timestamp::MAX);
     let since = query.since.unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut found = std::collections::VecDeque::new();
-    let mut failure = None;
-    let mut starts = row_starts(map, outlet, end)?;
-    // The row that holds `since` begins before it.
-    while let Some(start) = starts.pop() {
+    let starts = row_starts(map, outlet, query.before.unwrap_or(Timestamp::MAX))?;
+    let mut found = Vec::new();
+    for start in starts.into_iter().rev() {
         let Some(row) = map.get(Table::Attempts, &start)? else { continue };
-        match rows::decode_attempts(row) {
-            Ok(attempts) => {
-                let newest = attempts.last().map(|attempt| attempt.at);
-                found.extend(attempts.into_iter().rev().filter(|attempt| query.matches(attempt)));
-                if found.len() >= query.limit || newest.is_some_and(|newest| newest < since) {
-                    break;
-                }
-            }
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
+        let attempts = rows::decode_attempts(row)?;
+        let newest = attempts.last().map(|attempt| attempt.at);
+        found.extend(attempts.into_iter().rev().filter(|attempt| query.matches(attempt)));
+        if found.len() >= query.limit || newest.is_some_and(|newest| newest < since) {
+            break;
         }
     }
     found.truncate(query.limit);
-    failure.map_or_else(|| Ok(found.into()), Err)
+    Ok(found)
 }
 
 /// The keys of the newest rows that begin before `end`, oldest first.
-fn row_starts(map: &dyn KeyValue, outlet: OutletId, end: Timestamp) -> Result<Vec<Bytes>> {
-    let mut starts = std::collections::VecDeque::new();
+fn row_starts(map: &dyn KeyValue, outlet: OutletId, end: Timestamp) -> Result<VecDeque<Bytes>> {
+    let mut starts = VecDeque::new();
     map.scan(Table::Attempts, outlet.as_bytes(), &keys::outlet_time(outlet, end), &mut |key, _| {
         starts.push_back(key);
         if starts.len() > ROWS_MAX {
@@ -55,7 +45,7 @@ fn row_starts(map: &dyn KeyValue, outlet: OutletId, end: Timestamp) -> Result<Ve
         }
         ControlFlow::Continue(())
     })?;
-    Ok(starts.into())
+    Ok(starts)
 }
 
 /// The keys of rows that began before `older_than`, in steps.

@@ -11,7 +11,7 @@ use flare_core::{
         ActionOverride, Content, DataValue, DeliveryPolicy, Endpoint, Format, Method, Mode, Outlet, Revisions, Secret,
         Signing, Status,
     },
-    retry::{BackoffFunction, RetryPolicy, RetrySettings},
+    retry::{RetryPolicy, RetrySettings},
     stream::Stream,
     template::Template,
 };
@@ -70,18 +70,7 @@ struct DeliveryRow {
     concurrency: u16,
     rate: Option<NonZeroU32>,
     ttl_ms: Option<u64>,
-    retry: RetryPolicyRow,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RetryPolicyRow {
-    min_delay_target: u32,
-    max_delay_target: u32,
-    num_retries: u32,
-    num_no_delay_retries: u32,
-    num_min_delay_retries: u32,
-    num_max_delay_retries: u32,
-    backoff_function: String,
+    retry: RetrySettings,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -157,7 +146,6 @@ fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<
 }
 
 fn encode_delivery(policy: &DeliveryPolicy) -> DeliveryRow {
-    let retry = policy.retry.settings();
     DeliveryRow {
         success: policy.success.clone(),
         discard: policy.discard.clone(),
@@ -165,15 +153,7 @@ fn encode_delivery(policy: &DeliveryPolicy) -> DeliveryRow {
         concurrency: policy.concurrency,
         rate: policy.rate,
         ttl_ms: policy.ttl.map(|ttl| ttl.as_millis() as u64),
-        retry: RetryPolicyRow {
-            min_delay_target: retry.min_delay_target,
-            max_delay_target: retry.max_delay_target,
-            num_retries: retry.num_retries,
-            num_no_delay_retries: retry.num_no_delay_retries,
-            num_min_delay_retries: retry.num_min_delay_retries,
-            num_max_delay_retries: retry.num_max_delay_retries,
-            backoff_function: retry.backoff_function.as_str().into(),
-        },
+        retry: *policy.retry.settings(),
     }
 }
 
@@ -257,19 +237,7 @@ pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result
 }
 
 fn decode_delivery(row: DeliveryRow) -> Result<DeliveryPolicy> {
-    let retry = row.retry;
-    let backoff_function =
-        BackoffFunction::parse(&retry.backoff_function).map_err(|error| damaged("outlet").because(error))?;
-    let retry = RetryPolicy::new(RetrySettings {
-        min_delay_target: retry.min_delay_target,
-        max_delay_target: retry.max_delay_target,
-        num_retries: retry.num_retries,
-        num_no_delay_retries: retry.num_no_delay_retries,
-        num_min_delay_retries: retry.num_min_delay_retries,
-        num_max_delay_retries: retry.num_max_delay_retries,
-        backoff_function,
-    })
-    .map_err(|error| damaged("outlet").because(error))?;
+    let retry = RetryPolicy::new(row.retry).map_err(|error| damaged("outlet").because(error))?;
     Ok(DeliveryPolicy {
         success: row.success,
         discard: row.discard,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use flare_core::{
     DocumentNumber, Sequence,
     delivery::{DeadLetter, DeathCause},
-    document::{Progress, Retry, Version},
+    document::{Progress, Version},
     outlet::{Mode, Revisions},
 };
 use jiff::Timestamp;
@@ -26,7 +26,8 @@ impl OutletState {
         moment: Moment,
         record: &mut impl FnMut(Progress),
     ) -> Ending {
-        let Some(flight) = self.active.as_mut().and_then(|active| active.land(number)) else { return Ending::Usual };
+        let landed = self.active.as_mut().and_then(|active| active.land(number));
+        let Some(mut flight) = landed else { return Ending::Usual };
         match outcome {
             Outcome::Delivered(version) => {
                 self.succeeded(moment.now);
@@ -48,7 +49,6 @@ impl OutletState {
                 Ending::Usual
             }
             Outcome::Returned { delay, shown } => {
-                let mut flight = flight;
                 flight.saw(shown);
                 let failed = flight.failed.saturating_add(1);
                 self.put_off(number, flight, failed, delay, moment, record);
@@ -77,13 +77,7 @@ impl OutletState {
         record(Progress::Version { outlet: self.outlet.id, number, version });
         if self.outlet.revisions == Revisions::All && flight.sequence.is_none_or(|newest| version.sequence < newest) {
             (flight.hinted, flight.noted) = (true, true);
-            record(Progress::Retry(Retry {
-                outlet: self.outlet.id,
-                number,
-                url: flight.url.clone(),
-                attempts: 0,
-                due: moment.clock,
-            }));
+            record(self.retry(number, &flight.url, 0, moment.clock));
         }
         self.settle(number, flight, Some(version), moment, record);
     }
@@ -268,13 +262,7 @@ impl OutletState {
         record: &mut impl FnMut(Progress),
     ) {
         let due = moment.clock.checked_add(delay).unwrap_or(Timestamp::MAX);
-        record(Progress::Retry(Retry {
-            outlet: self.outlet.id,
-            number,
-            url: flight.url.clone(),
-            attempts: failed,
-            due,
-        }));
+        record(self.retry(number, &flight.url, failed, due));
         let active = self.active();
         for sequence in flight.sequence.into_iter().chain(flight.next.map(|next| next.sequence)) {
             active.unhandled.remove(&sequence);
