@@ -41,9 +41,9 @@ async fn a_version_reads_back_for_its_outlet_only(store: Store) {
     let two = make::stored_outlet(&store, &stream).await.id;
     let number = DocumentNumber(9);
     store.deliveries.record(vec![Progress::Version { outlet: one, number, version: version(4) }]).await.unwrap();
-    assert_eq!(store.deliveries.version(one, number).unwrap(), Some(version(4)));
-    assert_eq!(store.deliveries.version(two, number).unwrap(), None);
-    assert_eq!(store.deliveries.version(one, DocumentNumber(8)).unwrap(), None);
+    assert_eq!(store.deliveries.version(one, number).await.unwrap(), Some(version(4)));
+    assert_eq!(store.deliveries.version(two, number).await.unwrap(), None);
+    assert_eq!(store.deliveries.version(one, DocumentNumber(8)).await.unwrap(), None);
 }
 
 async fn the_last_of_two_records_counts(store: Store) {
@@ -53,7 +53,7 @@ async fn the_last_of_two_records_counts(store: Store) {
     let step = |sequence| Progress::Version { outlet, number, version: version(sequence) };
     store.deliveries.record(vec![step(1), step(2)]).await.unwrap();
     store.deliveries.record(vec![step(3)]).await.unwrap();
-    assert_eq!(store.deliveries.version(outlet, number).unwrap(), Some(version(3)));
+    assert_eq!(store.deliveries.version(outlet, number).await.unwrap(), Some(version(3)));
 }
 
 async fn a_new_outlet_stands_where_it_began(store: Store) {

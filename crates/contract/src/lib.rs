@@ -5,12 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a suite fails by panicking, as tests do")]
 
+mod coordination;
 mod deliveries;
 mod delivery_log;
 mod documents;
 mod entities;
 pub mod make;
 mod reopening;
+mod sharing;
 mod tokens;
 
 use std::{future::Future, pin::Pin};
@@ -32,7 +34,8 @@ use cases;
 
 /// Every port of a store: `open` gives an empty one for each case.
 pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
-    let suites = [entities::CASES, documents::CASES, deliveries::CASES, delivery_log::CASES, tokens::CASES];
+    let suites =
+        [entities::CASES, documents::CASES, deliveries::CASES, delivery_log::CASES, tokens::CASES, coordination::CASES];
     for case in suites.concat() {
         println!("  {}", case.name);
         let store = open().await;
@@ -45,6 +48,11 @@ pub async fn check_store<F: Future<Output = Store>>(open: impl Fn() -> F) {
 /// time with the same number.
 pub async fn check_reopening<F: Future<Output = Store>>(open: impl Fn(usize) -> F) {
     reopening::check(open).await;
+}
+
+/// What must hold when several nodes work on the same data: `open` opens it anew each time with the same number.
+pub async fn check_sharing<F: Future<Output = Store>>(open: impl Fn(usize) -> F) {
+    sharing::check(open).await;
 }
 
 impl Clone for Case {

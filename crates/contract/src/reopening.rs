@@ -45,7 +45,7 @@ async fn everything_is_there_after<F: Future<Output = Store>>(open: &impl Fn(usi
     }
     assert_eq!(make::feed(&store, stream.id, Sequence::START).await.len(), 10);
     // It was recorded before a durable write.
-    assert_eq!(store.deliveries.version(outlet, number).unwrap(), Some(version));
+    assert_eq!(store.deliveries.version(outlet, number).await.unwrap(), Some(version));
     let written = make::write(&store, make::put(&stream, "0", 1000)).await.unwrap();
     assert!(written.sequence > head, "a sequence was given out twice");
     store.engine.close().await.unwrap();

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::{
@@ -27,6 +28,7 @@ pub struct Store {
     pub documents: Arc<dyn Documents>,
     pub deliveries: Arc<dyn Deliveries>,
     pub tokens: Arc<dyn Tokens>,
+    pub coordination: Arc<dyn Coordination>,
     pub engine: Arc<dyn Engine>,
 }
 
@@ -36,14 +38,72 @@ pub trait Engine: Send + Sync {
     /// The name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// What it can do.
+    fn limits(&self) -> Limits;
+
     /// Why writes fail at present, if they do.
     fn trouble(&self) -> Option<String>;
+
+    /// A number that rises with every write to streams, outlets and tokens, by whichever node.
+    async fn entities_revision(&self) -> Result<u64>;
 
     /// Puts on disk what was recorded lazily before.
     async fn flush(&self) -> Result<()>;
 
     /// Writes what is still lazy, and lets go of files and locks. Later calls fail with `Unavailable`.
     async fn close(&self) -> Result<()>;
+}
+
+/// What an engine can do. A twist of an engine is a member here, and never a question for its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Several nodes may work on the same data at once.
+    pub is_shared: bool,
+}
+
+/// The layout of an engine's data: steps that are taken once each, in order, and never back.
+#[async_trait]
+pub trait Schema: Send + Sync {
+    /// All steps that this version of Flare knows. `Invalid`, with both versions in the message, if the data has more.
+    async fn status(&self) -> Result<Vec<Migration>>;
+
+    /// Takes the steps that are missing, one node at a time, and says which. One that was interrupted is taken again.
+    async fn up(&self) -> Result<Vec<Migration>>;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// One for the first.
+    pub number: u32,
+    pub name: String,
+    pub applied_at: Option<Timestamp>,
+}
+
+/// A few small rows on which nodes agree: linearizable, one at a time.
+#[async_trait]
+pub trait Coordination: Send + Sync {
+    async fn get(&self, key: &str) -> Result<Option<AgreedRow>>;
+
+    /// Writes the row if it is still the one that the caller saw: with this version, or none at all.
+    async fn compare_and_set(&self, key: &str, seen: Option<u64>, value: Bytes) -> Result<Agreement>;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AgreedRow {
+    pub value: Bytes,
+    /// Rises with every write.
+    pub version: u64,
+}
+
+/// What became of a [`Coordination::compare_and_set`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Agreement {
+    /// The row is written, with this version.
+    Applied(u64),
+    /// Somebody else was first; this is there now.
+    Refused(Option<AgreedRow>),
+    /// Nobody knows: it may be applied, now or later. Only a later write of the same row that applies tells.
+    Unknown,
 }
 
 /// A client's key for a creation, so that a repeated request creates nothing twice.
@@ -173,10 +233,11 @@ pub trait Documents: Send + Sync {
     /// before by themselves.
     async fn sweep(&self, older_than: Timestamp) -> Result<u64>;
 
-    /// The sequence of the last change, of any stream.
+    /// The sequence of the last change, of any stream, as far as this node knows. All changes up to it are durable.
     fn head(&self) -> Sequence;
 
-    /// Tells `listener` of every change from now on. There is one listener; a second call replaces the first.
+    /// Tells `listener` of every change from now on, by whichever node. There is one listener; a second call replaces the
+    /// first.
     fn listen(&self, listener: Arc<dyn ChangeListener>);
 }
 
@@ -198,11 +259,17 @@ pub struct Span {
 
 #[async_trait]
 pub trait Deliveries: Send + Sync {
-    /// Remembers progress, in order. Durable before any later durable write is; see [`Progress`].
+    /// From now on this node records as the owner of this epoch, and what owners of older epochs record, however late,
+    /// changes nothing of what newer ones have recorded; they get a `Conflict` where the store can tell. `Conflict` if
+    /// there is a newer owner already.
+    async fn seal(&self, epoch: u64) -> Result<()>;
+
+    /// Remembers progress, in order: what comes later counts. Durable before any later durable write is; see
+    /// [`Progress`].
     async fn record(&self, progress: Vec<Progress>) -> Result<()>;
 
     /// The version of one document that the outlet has. Reads its own node's recorded progress.
-    fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>>;
+    async fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>>;
 
     /// Where each outlet after `after` stands, in id order: what a node reads when it takes up its work.
     async fn standings(&self, after: Option<OutletId>, limit: usize) -> Result<Vec<Standing>>;

@@ -195,8 +195,8 @@ impl Delivery {
     }
 
     /// The version of the document that the outlet has.
-    pub fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
-        self.shared.recorder.version(outlet, number)
+    pub async fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
+        self.shared.recorder.version(outlet, number).await
     }
 
     pub fn update(&self, outlet: Arc<Outlet>) {

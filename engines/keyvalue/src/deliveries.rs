@@ -3,7 +3,7 @@
 mod attempts;
 mod missing;
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,13 +16,22 @@ use flare_core::{
 };
 use jiff::Timestamp;
 
-use crate::{Durability, KeyValue, KeyValueStore, Table, blocking, keys, rows, transaction::Transaction};
+use crate::{
+    Durability, KeyValue, KeyValueStore, Table, blocking, keys, rows,
+    transaction::{Transaction, read_count},
+};
 
 #[async_trait]
 impl Deliveries for KeyValueStore {
+    async fn seal(&self, epoch: u64) -> Result<()> {
+        self.seal_epoch(epoch).await
+    }
+
     async fn record(&self, progress: Vec<Progress>) -> Result<()> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
         self.writer
             .transact(Durability::Later, move |transaction| {
+                require_epoch(transaction, epoch)?;
                 for step in progress {
                     match step {
                         Progress::Version { outlet, number, version } => transaction.put(
@@ -71,7 +80,7 @@ impl Deliveries for KeyValueStore {
             .await
     }
 
-    fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
+    async fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
         self.map
             .get(Table::Versions, &keys::outlet_document(outlet, number))?
             .map(|row| rows::decode_version(&row))
@@ -208,6 +217,12 @@ impl KeyValueStore {
         let row = self.map.get(Table::Demands, outlet)?;
         Ok(row.map(|row| rows::decode_cursor(&row)).transpose()?.map_or(0, |left| left.0))
     }
+}
+
+/// One who was replaced records nothing.
+fn require_epoch(transaction: &mut Transaction<'_>, epoch: u64) -> Result<()> {
+    let owner = read_count(transaction.get(Table::Meta, &Bytes::from_static(keys::EPOCH))?.as_ref())?;
+    if owner > epoch { Err(Error::conflict(format!("epoch {owner} has replaced epoch {epoch}"))) } else { Ok(()) }
 }
 
 /// The retries of a range of keys, in the order of the outlets.

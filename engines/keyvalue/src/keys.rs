@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const SEQUENCE: &[u8] = b"sequence";
+pub(crate) const EPOCH: &[u8] = b"epoch";
 pub(crate) const SWEPT: &[u8] = b"swept";
 // The zero keeps each kind apart from the plain names above.
 pub(crate) const STREAMS: &[u8] = b"s\0";
@@ -16,6 +17,7 @@ pub(crate) const PURGES: &[u8] = b"p\0";
 pub(crate) const CLOCK: &[u8] = b"t\0";
 pub(crate) const REPLAYS: &[u8] = b"r\0";
 pub(crate) const TOKENS: &[u8] = b"k\0";
+pub(crate) const AGREED: &[u8] = b"a\0";
 
 fn join(parts: &[&[u8]]) -> Bytes {
     let mut key = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
@@ -37,6 +39,10 @@ pub(crate) fn replay(outlet: OutletId) -> Bytes {
 
 pub(crate) fn token(id: TokenId) -> Bytes {
     join(&[TOKENS, id.as_bytes()])
+}
+
+pub(crate) fn agreed(key: &str) -> Bytes {
+    join(&[AGREED, key.as_bytes()])
 }
 
 pub(crate) fn idempotency(key: &str) -> Bytes {

@@ -10,6 +10,7 @@
 //! a while ([`history`]) and are passed over. An outlet's backlog is the part of the feed past its cursor and takes no
 //! space of its own.
 
+mod coordination;
 mod deliveries;
 mod documents;
 mod history;
@@ -24,7 +25,13 @@ mod tokens;
 mod transaction;
 mod writer;
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,6 +39,7 @@ use flare_core::{Error, Result, port};
 
 use history::History;
 pub use migration::FORMAT;
+use transaction::Transaction;
 use writer::Writer;
 
 /// A map of the store. Each is ordered by key.
@@ -152,13 +160,16 @@ impl Default for Options {
 pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
     migration::run(&*map, migration::MIGRATIONS)?;
     let history = History::open(&*map, options.keeps_history)?;
-    let store = Arc::new(KeyValueStore { writer: Writer::start(map.clone(), options)?, history, map });
+    let epoch = AtomicU64::new(coordination::read_epoch(&*map)?);
+    let writer = Writer::start(map.clone(), options)?;
+    let store = Arc::new(KeyValueStore { writer, history, epoch, entities_revision: AtomicU64::default(), map });
     Ok(port::Store {
         streams: store.clone(),
         outlets: store.clone(),
         documents: store.clone(),
         deliveries: store.clone(),
         tokens: store.clone(),
+        coordination: store.clone(),
         engine: store,
     })
 }
@@ -168,6 +179,22 @@ struct KeyValueStore {
     map: Arc<dyn KeyValue>,
     writer: Writer,
     history: Arc<History>,
+    /// As whose owner this process records.
+    epoch: AtomicU64,
+    /// Writes to entities since the start.
+    entities_revision: AtomicU64,
+}
+
+impl KeyValueStore {
+    /// Writes to streams, outlets or tokens.
+    async fn write_entities<R: Send + 'static>(
+        &self,
+        write: impl FnOnce(&mut Transaction<'_>) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let written = self.writer.transact(Durability::Now, write).await?;
+        self.entities_revision.fetch_add(1, Ordering::Relaxed);
+        Ok(written)
+    }
 }
 
 /// Runs a read of unknown length off the runtime's threads.
@@ -183,8 +210,16 @@ impl port::Engine for KeyValueStore {
         self.map.name()
     }
 
+    fn limits(&self) -> port::Limits {
+        port::Limits { is_shared: false }
+    }
+
     fn trouble(&self) -> Option<String> {
         self.writer.trouble()
+    }
+
+    async fn entities_revision(&self) -> Result<u64> {
+        Ok(self.entities_revision.load(Ordering::Relaxed))
     }
 
     async fn flush(&self) -> Result<()> {

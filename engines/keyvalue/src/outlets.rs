@@ -8,42 +8,40 @@ use flare_core::{
     port::{Idempotency, Inserted, Outlets, StreamLookup},
 };
 
-use crate::{Durability, KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, rows, streams::seen_before};
+use crate::{KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, rows, streams::seen_before};
 
 #[async_trait]
 impl Outlets for KeyValueStore {
     async fn insert(&self, outlet: &Outlet, once: Option<Idempotency>) -> Result<Inserted<OutletId>> {
         let (id, stream, row) = (outlet.id, outlet.stream, rows::encode_outlet(outlet)?);
         let cursor = rows::encode_cursor(outlet.start());
-        self.writer
-            .transact(Durability::Now, move |transaction| {
-                if transaction.get(Table::Meta, &keys::stream(stream))?.is_none() {
-                    return Err(Error::not_found(format!("stream {stream} does not exist")));
-                }
-                if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
-                    return Ok(Inserted::Before(OutletId::from_bytes(before)));
-                }
-                if transaction.get(Table::Meta, &keys::outlet(id))?.is_some() {
-                    return Err(Error::conflict(format!("outlet {id} exists already")));
-                }
-                transaction.put(Table::Meta, keys::outlet(id), row);
-                transaction.put(Table::Cursors, Bytes::copy_from_slice(id.as_bytes()), cursor);
-                Ok(Inserted::New)
-            })
-            .await
+        self.write_entities(move |transaction| {
+            if transaction.get(Table::Meta, &keys::stream(stream))?.is_none() {
+                return Err(Error::not_found(format!("stream {stream} does not exist")));
+            }
+            if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
+                return Ok(Inserted::Before(OutletId::from_bytes(before)));
+            }
+            if transaction.get(Table::Meta, &keys::outlet(id))?.is_some() {
+                return Err(Error::conflict(format!("outlet {id} exists already")));
+            }
+            transaction.put(Table::Meta, keys::outlet(id), row);
+            transaction.put(Table::Cursors, Bytes::copy_from_slice(id.as_bytes()), cursor);
+            Ok(Inserted::New)
+        })
+        .await
     }
 
     async fn update(&self, outlet: &Outlet) -> Result<()> {
         let (id, row) = (outlet.id, rows::encode_outlet(outlet)?);
-        self.writer
-            .transact(Durability::Now, move |transaction| {
-                if transaction.get(Table::Meta, &keys::outlet(id))?.is_none() {
-                    return Err(missing(id));
-                }
-                transaction.put(Table::Meta, keys::outlet(id), row);
-                Ok(())
-            })
-            .await
+        self.write_entities(move |transaction| {
+            if transaction.get(Table::Meta, &keys::outlet(id))?.is_none() {
+                return Err(missing(id));
+            }
+            transaction.put(Table::Meta, keys::outlet(id), row);
+            Ok(())
+        })
+        .await
     }
 
     async fn page(&self, after: Option<OutletId>, limit: usize, streams: &StreamLookup) -> Result<Vec<Outlet>> {
@@ -59,16 +57,15 @@ impl Outlets for KeyValueStore {
     }
 
     async fn delete(&self, id: OutletId) -> Result<()> {
-        self.writer
-            .transact(Durability::Now, move |transaction| {
-                if transaction.get(Table::Meta, &keys::outlet(id))?.is_none() {
-                    return Err(missing(id));
-                }
-                transaction.remove(Table::Meta, keys::outlet(id));
-                transaction.put(Table::Meta, keys::purge(PURGE_OUTLET, id.as_bytes()), Bytes::new());
-                Ok(())
-            })
-            .await
+        self.write_entities(move |transaction| {
+            if transaction.get(Table::Meta, &keys::outlet(id))?.is_none() {
+                return Err(missing(id));
+            }
+            transaction.remove(Table::Meta, keys::outlet(id));
+            transaction.put(Table::Meta, keys::purge(PURGE_OUTLET, id.as_bytes()), Bytes::new());
+            Ok(())
+        })
+        .await
     }
 }
 

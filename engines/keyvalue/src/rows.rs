@@ -1,40 +1,22 @@
-//! How rows are laid out.
-//!
-//! Rows of the hot path (heads, changes, versions, cursors, retries) are binary and start with a byte that names their
-//! layout. Streams, outlets and tokens are JSON: they are few, change seldom, and grow new members.
+//! How rows of the hot path (heads, changes, versions, cursors, retries) are laid out: binary, with a first byte that names
+//! the layout. The rows of entities are those of the toolkit.
 
-mod delivery;
-mod outlet;
-mod token;
 mod trace;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flare_core::{
-    DocumentNumber, Error, OutletId, Result, Sequence, StreamId,
-    change::{ChangeRule, FieldPath},
+    DocumentNumber, OutletId, Result, Sequence, StreamId,
     document::{Change, Retry, Version, WrittenChange},
-    pattern::Pattern,
     port::Idempotency,
-    revision::{Revision, RevisionFormat},
-    stream::Stream,
+    revision::Revision,
     trace::Trace,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-pub(crate) use self::delivery::{
-    decode_attempts, decode_dead_letter, decode_replay, encode_attempts, encode_dead_letter, encode_replay,
-};
-pub(crate) use self::outlet::{decode_outlet, encode_outlet, outlet_stream};
-pub(crate) use self::token::{decode_token, encode_token};
+pub(crate) use flare_toolkit::rows::*;
+
 use crate::{KeyValue, Table, keys};
-
-const LAYOUT: u8 = 1;
-
-pub(crate) fn damaged(what: &str) -> Error {
-    Error::internal(format!("a {what} row of the store is damaged"))
-}
 
 /// Checks the layout byte and that at least `bytes_min` follow.
 fn open<'a>(row: &'a [u8], bytes_min: usize, what: &str) -> Result<&'a [u8]> {
@@ -42,14 +24,6 @@ fn open<'a>(row: &'a [u8], bytes_min: usize, what: &str) -> Result<&'a [u8]> {
         Some((&LAYOUT, rest)) if rest.len() >= bytes_min => Ok(rest),
         _ => Err(damaged(what)),
     }
-}
-
-fn micros(at: Timestamp) -> i64 {
-    at.as_microsecond()
-}
-
-fn timestamp(micros: i64) -> Result<Timestamp> {
-    Timestamp::from_microsecond(micros).map_err(|error| damaged("timestamped").because(error))
 }
 
 /// The caller has checked that the bytes are there.
@@ -255,44 +229,4 @@ pub(crate) fn decode_idempotency(row: &[u8]) -> Result<([u8; 32], [u8; 16])> {
 pub(crate) fn idempotency_at(row: &[u8]) -> Option<Timestamp> {
     let mut row = open(row, IDEMPOTENCY_BYTES, "idempotency").ok()?;
     Timestamp::from_microsecond(row.get_i64()).ok()
-}
-
-#[derive(Serialize, Deserialize)]
-struct StreamRow {
-    endpoint: String,
-    field: String,
-    format: Option<String>,
-    created_at: i64,
-}
-
-pub(crate) fn encode_stream(stream: &Stream) -> Result<Bytes> {
-    encode_json(&StreamRow {
-        endpoint: stream.endpoint.as_str().into(),
-        field: stream.change.field.to_string(),
-        format: stream.change.format.as_str().map(Into::into),
-        created_at: micros(stream.created_at),
-    })
-}
-
-pub(crate) fn decode_stream(id: StreamId, row: &[u8]) -> Result<Stream> {
-    let row: StreamRow = decode_json(row, "stream")?;
-    let format = match &row.format {
-        None => RevisionFormat::Integer,
-        Some(text) => RevisionFormat::parse(text).map_err(|error| damaged("stream").because(error))?,
-    };
-    let field = FieldPath::parse(&row.field).map_err(|error| damaged("stream").because(error))?;
-    Ok(Stream {
-        id,
-        endpoint: Pattern::parse(&row.endpoint).map_err(|error| damaged("stream").because(error))?,
-        change: ChangeRule { field, format },
-        created_at: timestamp(row.created_at)?,
-    })
-}
-
-fn encode_json(row: &impl Serialize) -> Result<Bytes> {
-    serde_json::to_vec(row).map(Bytes::from).map_err(|error| Error::internal("could not encode a row").because(error))
-}
-
-fn decode_json<'a, T: Deserialize<'a>>(row: &'a [u8], what: &str) -> Result<T> {
-    serde_json::from_slice(row).map_err(|error| damaged(what).because(error))
 }

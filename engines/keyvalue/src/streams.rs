@@ -10,24 +10,23 @@ use flare_core::{
     stream::Stream,
 };
 
-use crate::{Durability, KeyValueStore, Table, housekeeping::PURGE_STREAM, keys, rows, transaction::Transaction};
+use crate::{KeyValueStore, Table, housekeeping::PURGE_STREAM, keys, rows, transaction::Transaction};
 
 #[async_trait]
 impl Streams for KeyValueStore {
     async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
         let (id, row) = (stream.id, rows::encode_stream(stream)?);
-        self.writer
-            .transact(Durability::Now, move |transaction| {
-                if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
-                    return Ok(Inserted::Before(StreamId::from_bytes(before)));
-                }
-                if transaction.get(Table::Meta, &keys::stream(id))?.is_some() {
-                    return Err(Error::conflict(format!("stream {id} exists already")));
-                }
-                transaction.put(Table::Meta, keys::stream(id), row);
-                Ok(Inserted::New)
-            })
-            .await
+        self.write_entities(move |transaction| {
+            if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
+                return Ok(Inserted::Before(StreamId::from_bytes(before)));
+            }
+            if transaction.get(Table::Meta, &keys::stream(id))?.is_some() {
+                return Err(Error::conflict(format!("stream {id} exists already")));
+            }
+            transaction.put(Table::Meta, keys::stream(id), row);
+            Ok(Inserted::New)
+        })
+        .await
     }
 
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {
@@ -45,25 +44,24 @@ impl Streams for KeyValueStore {
 
     async fn delete(&self, id: StreamId) -> Result<()> {
         let map = self.map.clone();
-        self.writer
-            .transact(Durability::Now, move |transaction| {
-                if transaction.get(Table::Meta, &keys::stream(id))?.is_none() {
-                    return Err(Error::not_found(format!("stream {id} does not exist")));
-                }
-                let mut has_outlets = Ok(false);
-                map.scan(Table::Meta, keys::OUTLETS, &keys::after_prefix(keys::OUTLETS), &mut |_, row| {
-                    has_outlets = rows::outlet_stream(&row).map(|stream| stream == id);
-                    if matches!(has_outlets, Ok(false)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-                if has_outlets? {
-                    return Err(Error::conflict(format!("stream {id} still has outlets")));
-                }
-                transaction.remove(Table::Meta, keys::stream(id));
-                transaction.remove(Table::Meta, keys::count(id));
-                transaction.put(Table::Meta, keys::purge(PURGE_STREAM, id.as_bytes()), Bytes::new());
-                Ok(())
-            })
-            .await
+        self.write_entities(move |transaction| {
+            if transaction.get(Table::Meta, &keys::stream(id))?.is_none() {
+                return Err(Error::not_found(format!("stream {id} does not exist")));
+            }
+            let mut has_outlets = Ok(false);
+            map.scan(Table::Meta, keys::OUTLETS, &keys::after_prefix(keys::OUTLETS), &mut |_, row| {
+                has_outlets = rows::outlet_stream(&row).map(|stream| stream == id);
+                if matches!(has_outlets, Ok(false)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if has_outlets? {
+                return Err(Error::conflict(format!("stream {id} still has outlets")));
+            }
+            transaction.remove(Table::Meta, keys::stream(id));
+            transaction.remove(Table::Meta, keys::count(id));
+            transaction.put(Table::Meta, keys::purge(PURGE_STREAM, id.as_bytes()), Bytes::new());
+            Ok(())
+        })
+        .await
     }
 }
 

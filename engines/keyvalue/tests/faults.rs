@@ -120,11 +120,11 @@ async fn recorded_deliveries_are_lazy_and_flushed_with_the_next_write_or_at_the_
     assert_eq!(disk.flushes.load(Ordering::SeqCst), flushes, "a record alone does not wait for the disk");
     make::write(&store, make::put(&stream, "1", 1)).await.unwrap();
     let found = open(&disk.after_power_loss());
-    assert_eq!(found.deliveries.version(outlet, DocumentNumber(1)).unwrap(), Some(version));
+    assert_eq!(found.deliveries.version(outlet, DocumentNumber(1)).await.unwrap(), Some(version));
     store.deliveries.record(vec![record(2)]).await.unwrap();
     store.engine.close().await.unwrap();
     let found = open(&disk.after_power_loss());
-    assert_eq!(found.deliveries.version(outlet, DocumentNumber(2)).unwrap(), Some(version));
+    assert_eq!(found.deliveries.version(outlet, DocumentNumber(2)).await.unwrap(), Some(version));
 }
 
 #[tokio::test]

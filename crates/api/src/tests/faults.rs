@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use flare_core::{
     Error, Result, StreamId,
-    port::{Engine, Idempotency, Inserted, Store, Streams},
+    port::{Engine, Idempotency, Inserted, Limits, Store, Streams},
     stream::Stream,
 };
 
@@ -62,6 +62,14 @@ impl Streams for Faulty {
 impl Engine for Faulty {
     fn name(&self) -> &'static str {
         "faulty"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { is_shared: false }
+    }
+
+    async fn entities_revision(&self) -> Result<u64> {
+        Ok(0)
     }
 
     fn trouble(&self) -> Option<String> {

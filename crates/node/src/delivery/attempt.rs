@@ -148,11 +148,11 @@ impl Attempt {
                 if !wanted && !newest.is_delete() {
                     return Ok(Task::Nothing(Outcome::UpToDate));
                 }
-                let version = if fresh { None } else { recorded()? };
+                let version = if fresh { None } else { recorded().await? };
                 Ok(self.weigh(newest, version, wanted, doubtful).unwrap_or(Task::Nothing(Outcome::UpToDate)))
             }
             Revisions::All => {
-                let version = if fresh { None } else { recorded()? };
+                let version = if fresh { None } else { recorded().await? };
                 // A crash must not have an older revision sent again after a newer one.
                 self.shared.recorder.settle(self.outlet.id, newest.number).await?;
                 self.look_through(&newest, version, doubtful).await

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use flare_core::{
-    DocumentNumber, OutletId, Sequence, StreamId, document::Standing, outlet::Outlet, stream::Stream, url::DocumentUrl,
+    DocumentNumber, OutletId, Sequence, StreamId,
+    document::{Standing, Version},
+    outlet::Outlet,
+    stream::Stream,
+    url::DocumentUrl,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -61,6 +65,13 @@ pub(crate) struct Forget {
     pub change: Sequence,
     /// What it is taken to have from now on.
     pub to: Sequence,
+}
+
+impl Forget {
+    /// What an outlet that has this version is taken to have; none if it stays as it is.
+    pub fn apply(self, has: Version) -> Option<Version> {
+        (has.sequence > self.to && has.sequence <= self.change).then_some(Version { sequence: self.to, ..has })
+    }
 }
 
 /// What an outlet is doing.

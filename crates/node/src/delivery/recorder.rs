@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::mailbox::Forget;
 use crate::fast_map::FastMap;
 
 /// A write is started early when so much has gathered.
@@ -23,7 +24,24 @@ const STEPS_EARLY: usize = 4096;
 const STEPS_MAX: usize = 65_536;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-type Versions = FastMap<(OutletId, DocumentNumber), Version>;
+type Place = (OutletId, DocumentNumber);
+type Versions = FastMap<Place, Known>;
+
+/// What is not yet in the store about the version of a document.
+#[derive(Clone, Copy)]
+enum Known {
+    Has(Version),
+    /// What the store has counts, less what is forgotten.
+    Forgets(Forget),
+}
+
+/// Something to write.
+#[derive(Clone)]
+enum Step {
+    Progress(Progress),
+    /// Only the store knows which version the outlet has.
+    Forget(Place, Forget),
+}
 
 pub(crate) struct Recorder {
     store: Arc<dyn Deliveries>,
@@ -38,10 +56,16 @@ pub(crate) struct Recorder {
 
 #[derive(Default)]
 struct Buffer {
-    steps: Vec<Progress>,
+    steps: Vec<Step>,
     versions: Versions,
     /// What is being written.
     writing: Versions,
+}
+
+impl Buffer {
+    fn known(&self, at: Place) -> Option<Known> {
+        self.versions.get(&at).or_else(|| self.writing.get(&at)).copied()
+    }
 }
 
 impl Recorder {
@@ -57,14 +81,28 @@ impl Recorder {
     }
 
     pub fn record(&self, step: Progress) {
+        self.add(&mut self.buffer.lock(), Step::Progress(step));
+    }
+
+    /// The outlet is to be told of a change again.
+    pub fn forget(&self, outlet: OutletId, number: DocumentNumber, forget: Forget) {
+        let at = (outlet, number);
         let mut buffer = self.buffer.lock();
-        if let Some((at, version)) = version_in(&step) {
-            buffer.versions.insert(at, version);
+        match buffer.known(at) {
+            Some(Known::Has(version)) => {
+                let step = forget.apply(version).map(|version| Progress::Forgotten { outlet, number, version });
+                step.into_iter().for_each(|step| self.add(&mut buffer, Step::Progress(step)));
+            }
+            Some(Known::Forgets(_)) | None => self.add(&mut buffer, Step::Forget(at, forget)),
+        }
+    }
+
+    fn add(&self, buffer: &mut Buffer, step: Step) {
+        if let Some((at, known)) = known_in(&step) {
+            buffer.versions.insert(at, known);
         }
         buffer.steps.push(step);
-        let steps = buffer.steps.len();
-        drop(buffer);
-        match steps {
+        match buffer.steps.len() {
             1 => self.begun.notify_one(),
             STEPS_EARLY => self.enough.notify_one(),
             _ => {}
@@ -76,15 +114,17 @@ impl Recorder {
     }
 
     /// The version of the document that the outlet has.
-    pub fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
-        let at = (outlet, number);
-        {
-            let buffer = self.buffer.lock();
-            if let Some(version) = buffer.versions.get(&at).or_else(|| buffer.writing.get(&at)) {
-                return Ok(Some(*version));
+    pub async fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {
+        let known = self.buffer.lock().known((outlet, number));
+        match known {
+            Some(Known::Has(version)) => Ok(Some(version)),
+            Some(Known::Forgets(forget)) => {
+                // Whether it is in the store by now or not, it comes to the same.
+                let version = self.store.version(outlet, number).await?;
+                Ok(version.map(|version| forget.apply(version).unwrap_or(version)))
             }
+            None => self.store.version(outlet, number).await,
         }
-        self.store.version(outlet, number)
     }
 
     /// Until the version that the outlet has of the document is written.
@@ -122,13 +162,13 @@ impl Recorder {
     pub async fn flush(&self) -> Result<()> {
         let _one_at_a_time = self.writes.lock().await;
         let steps = self.take();
-        let written = self.store.record(steps.clone()).await;
+        let written = self.put(&steps).await;
         let mut buffer = self.buffer.lock();
         buffer.writing = Versions::default();
         if written.is_err() {
             // Before what came meanwhile.
             let newer_versions = std::mem::take(&mut buffer.versions);
-            buffer.versions.extend(steps.iter().filter_map(version_in));
+            buffer.versions.extend(steps.iter().filter_map(known_in));
             buffer.versions.extend(newer_versions);
             let newer = std::mem::replace(&mut buffer.steps, steps);
             buffer.steps.extend(newer);
@@ -136,7 +176,28 @@ impl Recorder {
         written
     }
 
-    fn take(&self) -> Vec<Progress> {
+    async fn put(&self, steps: &[Step]) -> Result<()> {
+        let mut progress = Vec::with_capacity(steps.len());
+        let mut forgotten = FastMap::<Place, Version>::default();
+        for step in steps {
+            match step {
+                Step::Progress(step) => progress.push(step.clone()),
+                Step::Forget(at @ (outlet, number), forget) => {
+                    let has = match forgotten.get(at) {
+                        Some(version) => Some(*version),
+                        None => self.store.version(*outlet, *number).await?,
+                    };
+                    if let Some(version) = has.and_then(|has| forget.apply(has)) {
+                        forgotten.insert(*at, version);
+                        progress.push(Progress::Forgotten { outlet: *outlet, number: *number, version });
+                    }
+                }
+            }
+        }
+        self.store.record(progress).await
+    }
+
+    fn take(&self) -> Vec<Step> {
         let mut buffer = self.buffer.lock();
         buffer.writing = std::mem::take(&mut buffer.versions);
         std::mem::take(&mut buffer.steps)
@@ -149,7 +210,7 @@ impl Recorder {
             return;
         }
         let mut reported = false;
-        while let Err(error) = self.store.record(steps.clone()).await {
+        while let Err(error) = self.put(&steps).await {
             if !std::mem::replace(&mut reported, true) {
                 tracing::warn!(reason = error.chain(), "could not record deliveries; they are kept and tried again");
             }
@@ -163,12 +224,13 @@ impl Recorder {
     }
 }
 
-/// The version that a step is about, and whose it is.
-fn version_in(step: &Progress) -> Option<((OutletId, DocumentNumber), Version)> {
+/// What a step says about the version of a document.
+fn known_in(step: &Step) -> Option<(Place, Known)> {
     match step {
-        Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version } => {
-            Some(((*outlet, *number), *version))
-        }
-        _ => None,
+        Step::Progress(
+            Progress::Version { outlet, number, version } | Progress::Forgotten { outlet, number, version },
+        ) => Some(((*outlet, *number), Known::Has(*version))),
+        Step::Progress(_) => None,
+        Step::Forget(at, forget) => Some((*at, Known::Forgets(*forget))),
     }
 }

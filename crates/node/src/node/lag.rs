@@ -87,7 +87,7 @@ impl Node {
         let mut listed = HashSet::new();
         for retry in standing.retries.iter().take(limit) {
             if let Some(change) = self.store.documents.get(outlet.stream, &retry.url).await?
-                && self.is_behind(outlet.id, &change)?
+                && self.is_behind(outlet.id, &change).await?
             {
                 listed.insert(change.number);
                 behind.push(of(&change));
@@ -99,7 +99,8 @@ impl Node {
             let query = FeedQuery { after, revisions: Revisions::Last, limit: PAGE_CHANGES, bytes_max: PAGE_BYTES };
             let page = self.store.documents.feed(outlet.stream, query).await?;
             for change in &page.changes {
-                if behind.len() < limit && !listed.contains(&change.number) && self.is_behind(outlet.id, change)? {
+                if behind.len() < limit && !listed.contains(&change.number) && self.is_behind(outlet.id, change).await?
+                {
                     behind.push(of(change));
                 }
             }
@@ -108,8 +109,8 @@ impl Node {
         Ok(behind)
     }
 
-    fn is_behind(&self, outlet: OutletId, change: &Change) -> Result<bool> {
-        let version = self.delivery.version(outlet, change.number)?;
+    async fn is_behind(&self, outlet: OutletId, change: &Change) -> Result<bool> {
+        let version = self.delivery.version(outlet, change.number).await?;
         Ok(version.is_none_or(|version| version.sequence < change.sequence))
     }
 

@@ -1,15 +1,12 @@
 //! What an outlet is told to do besides its work, and what it says about itself.
 
-use flare_core::{
-    OutletId,
-    document::{Progress, Version},
-};
+use flare_core::{OutletId, document::Progress};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{Slot, count_retries};
 use crate::delivery::{
-    mailbox::{Forget, Hint, Inspection},
+    mailbox::{Hint, Inspection},
     outlet::Moment,
 };
 
@@ -20,18 +17,8 @@ impl Slot {
         let (before, recorder) = (state.retries(), &self.shared.recorder);
         let moment = Moment { now: Instant::now(), clock: Timestamp::now(), jitter: 0.0 };
         for Hint { number, url, forget } in hints {
-            if let Some(Forget { change, to }) = forget {
-                match recorder.version(id, number) {
-                    Ok(Some(has)) if has.sequence > to && has.sequence <= change => {
-                        let version = Version { sequence: to, ..has };
-                        recorder.record(Progress::Forgotten { outlet: id, number, version });
-                    }
-                    // It has nothing, or something newer: it is told of what it lacks, and of nothing older.
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::warn!(subscription = %id, reason = error.chain(), "could not look for a version");
-                    }
-                }
+            if let Some(forget) = forget {
+                recorder.forget(id, number, forget);
             }
             state.hint(number, url, moment, &mut |step| recorder.record(step));
         }

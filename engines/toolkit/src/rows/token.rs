@@ -19,7 +19,7 @@ struct TokenRow {
     expires_at: Option<i64>,
 }
 
-pub(crate) fn encode_token(token: &Token) -> Result<Bytes> {
+pub fn encode_token(token: &Token) -> Result<Bytes> {
     encode_json(&TokenRow {
         name: token.name.clone(),
         scope: token.scope.as_str().into(),
@@ -30,7 +30,7 @@ pub(crate) fn encode_token(token: &Token) -> Result<Bytes> {
     })
 }
 
-pub(crate) fn decode_token(id: TokenId, row: &[u8]) -> Result<Token> {
+pub fn decode_token(id: TokenId, row: &[u8]) -> Result<Token> {
     let row: TokenRow = decode_json(row, "token")?;
     let streams = row.streams.iter().map(|stream| stream.parse().map_err(|error| damaged("token").because(error)));
     Ok(Token {

@@ -31,7 +31,7 @@ struct DeadLetterRow {
     at: i64,
 }
 
-pub(crate) fn encode_dead_letter(letter: &DeadLetter) -> Result<Bytes> {
+pub fn encode_dead_letter(letter: &DeadLetter) -> Result<Bytes> {
     encode_json(&DeadLetterRow {
         number: letter.number.0,
         url: letter.url.as_str().into(),
@@ -44,7 +44,7 @@ pub(crate) fn encode_dead_letter(letter: &DeadLetter) -> Result<Bytes> {
     })
 }
 
-pub(crate) fn decode_dead_letter(outlet: OutletId, row: &[u8]) -> Result<DeadLetter> {
+pub fn decode_dead_letter(outlet: OutletId, row: &[u8]) -> Result<DeadLetter> {
     let broken = || damaged("dead letter");
     let row: DeadLetterRow = decode_json(row, "dead letter")?;
     Ok(DeadLetter {
@@ -72,7 +72,7 @@ struct ReplayRow {
     started_at: i64,
 }
 
-pub(crate) fn encode_replay(replay: &Replay) -> Result<Bytes> {
+pub fn encode_replay(replay: &Replay) -> Result<Bytes> {
     encode_json(&ReplayRow {
         stream: replay.stream.to_string(),
         from: replay.from.0,
@@ -85,7 +85,7 @@ pub(crate) fn encode_replay(replay: &Replay) -> Result<Bytes> {
     })
 }
 
-pub(crate) fn decode_replay(outlet: OutletId, row: &[u8]) -> Result<Replay> {
+pub fn decode_replay(outlet: OutletId, row: &[u8]) -> Result<Replay> {
     let broken = || damaged("replay");
     let row: ReplayRow = decode_json(row, "replay")?;
     let revision = row.revision.map(|text| text.parse().map(Revision::new).map_err(|_| broken())).transpose()?;
@@ -106,7 +106,7 @@ const ANSWERED: u8 = 0;
 const FAILED: u8 = 1;
 const WITH_BODIES: u8 = 2;
 
-pub(crate) fn encode_attempts(attempts: &[AttemptRecord]) -> Bytes {
+pub fn encode_attempts(attempts: &[AttemptRecord]) -> Bytes {
     let mut row = BytesMut::with_capacity(1 + attempts.len() * 128);
     row.put_u8(LAYOUT);
     for attempt in attempts {
@@ -137,7 +137,7 @@ pub(crate) fn encode_attempts(attempts: &[AttemptRecord]) -> Bytes {
     row.freeze()
 }
 
-pub(crate) fn decode_attempts(row: Bytes) -> Result<Vec<AttemptRecord>> {
+pub fn decode_attempts(row: Bytes) -> Result<Vec<AttemptRecord>> {
     decode(row).ok_or_else(|| damaged("attempts"))
 }
 

@@ -80,7 +80,7 @@ enum DataRow {
     Json(String),
 }
 
-pub(crate) fn encode_outlet(outlet: &Outlet) -> Result<Bytes> {
+pub fn encode_outlet(outlet: &Outlet) -> Result<Bytes> {
     let actions = outlet.endpoint.actions.iter().map(|(action, different)| ActionRow {
         action: action.as_str().into(),
         url: different.url.as_ref().map(|url| url.as_str().into()),
@@ -158,7 +158,7 @@ fn encode_delivery(policy: &DeliveryPolicy) -> DeliveryRow {
 }
 
 /// The stream that an outlet row belongs to; its pattern is needed to read the rest.
-pub(crate) fn outlet_stream(row: &[u8]) -> Result<StreamId> {
+pub fn outlet_stream(row: &[u8]) -> Result<StreamId> {
     #[derive(Deserialize)]
     struct Owner {
         stream: String,
@@ -167,7 +167,7 @@ pub(crate) fn outlet_stream(row: &[u8]) -> Result<StreamId> {
     owner.stream.parse().map_err(|error| damaged("outlet").because(error))
 }
 
-pub(crate) fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result<Outlet> {
+pub fn decode_outlet(id: OutletId, stream: &Stream, row: &[u8]) -> Result<Outlet> {
     let row: OutletRow = decode_json(row, "outlet")?;
     let template =
         |text: &str| Template::parse(text, &stream.endpoint).map_err(|error| damaged("outlet").because(error));

@@ -1,0 +1,186 @@
+//! What two nodes can rely on that work on the same data at once.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use flare_core::{
+    ErrorKind, Sequence, StreamId,
+    document::{Change, Progress, Retry, Written},
+    outlet::Revisions,
+    port::{ChangeListener, FeedQuery, Store},
+    revision::Revision,
+};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use crate::make;
+
+/// How long to wait for what another node has done.
+const PATIENCE: Duration = Duration::from_secs(30);
+const WRITERS: u64 = 4;
+const ROUNDS: u64 = 25;
+
+pub(crate) async fn check<F: Future<Output = Store>>(open: impl Fn(usize) -> F) {
+    println!("  a_node_hears_of_the_changes_of_others_in_order");
+    a_node_hears_of_the_changes_of_others_in_order(open(0).await, open(0).await).await;
+    println!("  nodes_that_write_the_same_documents_agree");
+    nodes_that_write_the_same_documents_agree(open(1).await, open(1).await).await;
+    println!("  a_node_sees_the_entities_of_others");
+    a_node_sees_the_entities_of_others(open(2).await, open(2).await).await;
+    println!("  an_owner_that_was_replaced_takes_nothing_from_the_new_one");
+    an_owner_that_was_replaced_takes_nothing_from_the_new_one(open(3).await, open(3).await).await;
+    println!("  a_stream_deleted_by_another_takes_no_documents");
+    a_stream_deleted_by_another_takes_no_documents(open(4).await, open(4).await).await;
+    println!("  nodes_open_fresh_data_at_once");
+    let nodes = join_all((0..3).map(|_| open(5))).await;
+    close(&nodes.iter().collect::<Vec<_>>()).await;
+}
+
+#[derive(Default)]
+struct Heard {
+    changes: Mutex<Vec<(StreamId, Sequence)>>,
+    missed: Mutex<Vec<Sequence>>,
+}
+
+impl ChangeListener for Heard {
+    fn changed(&self, changes: Vec<Arc<Change>>) {
+        self.changes.lock().extend(changes.iter().map(|change| (change.stream, change.sequence)));
+    }
+
+    fn missed(&self, head: Sequence) {
+        self.missed.lock().push(head);
+    }
+}
+
+impl Heard {
+    fn sequences(&self) -> Vec<u64> {
+        self.changes.lock().iter().map(|(_, sequence)| sequence.0).collect()
+    }
+}
+
+async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_true().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "in vain: {what}");
+}
+
+async fn close(nodes: &[&Store]) {
+    for node in nodes {
+        node.engine.close().await.unwrap();
+    }
+}
+
+async fn a_node_hears_of_the_changes_of_others_in_order(one: Store, two: Store) {
+    let stream = make::stored_stream(&one, "http://api.test/users/{id}").await;
+    let heard = Arc::new(Heard::default());
+    two.documents.listen(heard.clone());
+    for revision in 1..=20 {
+        let writer = if revision % 3 == 0 { &two } else { &one };
+        make::write(writer, make::put(&stream, &revision.to_string(), revision)).await.unwrap();
+    }
+    let head = one.documents.head().max(two.documents.head());
+    until("all changes are heard", async || heard.sequences().len() == 20).await;
+    assert!(heard.sequences().is_sorted(), "{:?}", heard.sequences());
+    assert_eq!(heard.sequences().last(), Some(&head.0));
+    assert!(heard.missed.lock().is_empty());
+    until("the head is known to all", async || one.documents.head() == head && two.documents.head() == head).await;
+    let read = two.documents.get(stream.id, &make::url("19")).await.unwrap().unwrap();
+    assert_eq!(read.revision, Revision::new(19));
+    close(&[&one, &two]).await;
+}
+
+/// Of the same revision of a document, one write is a change; the order of the sequences is the order of the revisions.
+async fn nodes_that_write_the_same_documents_agree(one: Store, two: Store) {
+    let stream = make::stored_stream(&one, "http://api.test/users/{id}").await;
+    let heard = Arc::new(Heard::default());
+    one.documents.listen(heard.clone());
+    let (stream, nodes) = (&stream, &[&one, &two]);
+    let writers = (0..WRITERS).map(|writer| async move {
+        let node = nodes[writer as usize % nodes.len()];
+        let mut changes = Vec::new();
+        for revision in 1..=i128::from(ROUNDS) {
+            let writes = (0..3).map(|name| make::put(stream, &name.to_string(), revision)).collect();
+            for written in node.documents.write(writes).await.unwrap() {
+                match written {
+                    Written::Changed(change) => changes.push((change.number, change.sequence, change.revision)),
+                    Written::Unchanged => {}
+                }
+            }
+        }
+        changes
+    });
+    let mut changes: Vec<_> = join_all(writers).await.into_iter().flatten().collect();
+    changes.sort_by_key(|(_, sequence, _)| *sequence);
+    assert!(changes.windows(2).all(|pair| pair[0].1 < pair[1].1), "a sequence was given out twice");
+    let mut documents: Vec<_> = changes.iter().map(|(number, ..)| *number).collect();
+    documents.sort_unstable();
+    documents.dedup();
+    assert_eq!(documents.len(), 3, "a document has one number");
+    for document in documents {
+        let revisions: Vec<Revision> =
+            changes.iter().filter(|(number, ..)| *number == document).map(|(.., r)| *r).collect();
+        assert!(revisions.windows(2).all(|pair| pair[0] < pair[1]), "{revisions:?}");
+        assert_eq!(revisions.last(), Some(&Revision::new(i128::from(ROUNDS))));
+    }
+    until("all changes are heard", async || heard.sequences().len() == changes.len()).await;
+    assert_eq!(heard.sequences(), changes.iter().map(|(_, sequence, _)| sequence.0).collect::<Vec<_>>());
+
+    let query = FeedQuery { after: Sequence::START, revisions: Revisions::All, limit: 1000, bytes_max: 1 << 20 };
+    until("the other knows of all", async || two.documents.head() == one.documents.head()).await;
+    let history = two.documents.feed(stream.id, query).await.unwrap().changes;
+    assert_eq!(history.len(), changes.len());
+    for change in history.iter().filter(|change| change.number.0 != change.sequence.0) {
+        let older = history.iter().find(|older| Some(older.sequence) == change.replaces).unwrap();
+        assert_eq!(older.number, change.number);
+        assert!(older.revision < change.revision);
+    }
+    close(&[&one, &two]).await;
+}
+
+async fn a_node_sees_the_entities_of_others(one: Store, two: Store) {
+    let before = two.engine.entities_revision().await.unwrap();
+    let stream = make::stored_stream(&one, "http://api.test/users/{id}").await;
+    let outlet = make::stored_outlet(&one, &stream).await;
+    assert!(two.engine.entities_revision().await.unwrap() > before);
+    assert_eq!(two.streams.page(None, 10).await.unwrap().len(), 1);
+    let known = Arc::new(stream.clone());
+    let lookup = move |_| Some(known.clone());
+    assert_eq!(two.outlets.page(None, 10, &lookup).await.unwrap()[0].id, outlet.id);
+    make::write(&two, make::put(&stream, "1", 1)).await.unwrap();
+    two.outlets.delete(outlet.id).await.unwrap();
+    two.streams.delete(stream.id).await.unwrap();
+    assert!(one.streams.page(None, 10).await.unwrap().is_empty());
+    close(&[&one, &two]).await;
+}
+
+async fn an_owner_that_was_replaced_takes_nothing_from_the_new_one(old: Store, new: Store) {
+    let stream = make::stored_stream(&old, "http://api.test/users/{id}").await;
+    let outlet = make::stored_outlet(&old, &stream).await.id;
+    let number = make::write(&old, make::put(&stream, "1", 1)).await.unwrap().number;
+    let retry = |attempts| Retry { outlet, number, url: make::url("1"), attempts, due: make::at(60) };
+    old.deliveries.seal(1).await.unwrap();
+    old.deliveries.record(vec![Progress::Retry(retry(1))]).await.unwrap();
+    new.deliveries.seal(2).await.unwrap();
+    let steps = vec![Progress::Retry(retry(2)), Progress::Cursor { outlet, cursor: Sequence(9) }];
+    new.deliveries.record(steps).await.unwrap();
+
+    let late = vec![Progress::Settled { outlet, number }, Progress::Cursor { outlet, cursor: Sequence(3) }];
+    if let Err(error) = old.deliveries.record(late).await {
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
+    assert_eq!(old.deliveries.seal(1).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let standing = new.deliveries.standing(outlet).await.unwrap();
+    assert_eq!((standing.cursor, standing.retries), (Sequence(9), vec![retry(2)]));
+    close(&[&old, &new]).await;
+}
+
+async fn a_stream_deleted_by_another_takes_no_documents(one: Store, two: Store) {
+    let stream = make::stored_stream(&one, "http://api.test/users/{id}").await;
+    make::write(&two, make::put(&stream, "1", 1)).await.unwrap();
+    one.streams.delete(stream.id).await.unwrap();
+    let error = two.documents.write(vec![make::put(&stream, "2", 1)]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    close(&[&one, &two]).await;
+}
