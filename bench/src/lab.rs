@@ -39,6 +39,14 @@ pub struct Scale {
     pub flat_documents: [u64; 2],
     pub flat_rate: f64,
     pub latency_seconds: f64,
+    /// Documents behind an endpoint that is down.
+    pub backlog: u64,
+    /// Subscriptions with a filter on one resource.
+    pub filters: u64,
+    /// Endpoints of which one in a hundred hangs.
+    pub isolated: u64,
+    /// Clients that wait for a message.
+    pub waiting: u64,
     pub starts: u32,
     pub settle_time_max: Duration,
 }
@@ -67,6 +75,10 @@ impl Scale {
             flat_documents: [1000, 1_000_000],
             flat_rate: 1000.0,
             latency_seconds: 20.0,
+            backlog: 1_000_000,
+            filters: 10_000,
+            isolated: 1000,
+            waiting: 10_000,
             starts: 5,
             settle_time_max: Duration::from_secs(30),
         }
@@ -84,6 +96,10 @@ impl Scale {
             flat_documents: [100, 2000],
             flat_rate: 200.0,
             latency_seconds: 1.0,
+            backlog: 2000,
+            filters: 200,
+            isolated: 100,
+            waiting: 100,
             starts: 1,
             settle_time_max: Duration::from_secs(1),
             ..Self::full()
@@ -299,6 +315,11 @@ impl Lab {
 
     pub async fn reset(&self) -> Result<()> {
         call(self.control, Method::POST, "/reset", Bytes::new()).await.map(drop)
+    }
+
+    /// Endpoints below `/gate/` answer from now on, until the next reset.
+    pub async fn open_gate(&self) -> Result<()> {
+        call(self.control, Method::POST, "/gate/open", Bytes::new()).await.map(drop)
     }
 
     /// CPU time of the machine, and of the receiver and the driver.

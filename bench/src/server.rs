@@ -82,6 +82,17 @@ impl Server {
     }
 
     pub async fn subscribe_to(&self, ids: &[String], each: u64, url: impl Fn(u64) -> String) -> Result<()> {
+        self.subscribe_with(ids, each, url, |_| None).await
+    }
+
+    /// Subscribes with a filter each, where there is one.
+    pub async fn subscribe_with(
+        &self,
+        ids: &[String],
+        each: u64,
+        url: impl Fn(u64) -> String,
+        filter: impl Fn(u64) -> Option<String>,
+    ) -> Result<()> {
         // As many in flight as the ceiling, shared by the outlets that one document reaches.
         let concurrency = (64 / each.max(1)).max(16);
         let request = |outlet: u64| {
@@ -91,6 +102,7 @@ impl Server {
                 "endpoint": { "url": url(outlet), "method": "post" },
                 "delivery": { "concurrency": concurrency },
                 "content": { "document": true, "envelope": true },
+                "filter": filter(outlet),
             });
             (format!("/resources/{resource}/subscriptions"), Bytes::from(body.to_string()))
         };

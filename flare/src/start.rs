@@ -24,7 +24,7 @@ const TASKS_GRACE: Duration = Duration::from_secs(2);
 /// Runs the server until it is told to stop. `file` is the configuration file that was read, if any.
 pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
-    raise_open_files_limit();
+    raise_open_files_limit(&config);
     let node_settings = settings::node(&config)?;
     let listener = bind(config.http.addr, "--addr").await?;
     let address = listener.local_addr().context("cannot tell the address that is listened on")?;
@@ -111,11 +111,20 @@ impl Signals {
 }
 
 /// A server holds a connection per client and per delivery: take as many as the system allows.
-fn raise_open_files_limit() {
+fn raise_open_files_limit(config: &Config) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+    let files = getrlimit(Resource::Nofile).current;
+    let connections = config.http.connections_max as u64;
+    if files.is_some_and(|files| files < connections) {
+        tracing::warn!(
+            files,
+            connections,
+            "the system allows fewer open files than `http.connections-max` has connections; raise it (`ulimit -n`)"
+        );
     }
 }

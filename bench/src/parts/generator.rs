@@ -138,7 +138,8 @@ async fn closed_loop(load: Arc<Load>) -> Result<()> {
 fn open_loop(load: &Arc<Load>, rate: f64, workers: &mut JoinSet<Result<()>>) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-    for _ in 0..load.options.connections {
+    // Each is used about once a second: one that says nothing for long is closed by the server.
+    for _ in 0..load.options.connections.min(rate.ceil() as usize) {
         workers.spawn(serve_jobs(load.clone(), receiver.clone()));
     }
     let load = load.clone();

@@ -1,6 +1,6 @@
 //! The subscribers, all in one process: counts the POSTs to `/s/{outlet}`, their latency, and whether every outlet is
-//! up to date and none went backwards. A POST to `/hang/…` is never answered. A second port is for control:
-//! `GET /stats`, `POST /reset`.
+//! up to date and none went backwards. A POST to `/hang/…` is never answered, one to `/gate/…` gets a 503 until the gate is
+//! open. A second port is for control: `GET /stats`, `POST /reset`, `POST /gate/open`.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -53,11 +53,13 @@ struct Tally {
     stats: Stats,
     latency: Histogram,
     newest: HashMap<(u32, u64), u64>,
+    gate_is_open: bool,
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { stats: Stats::default(), latency: Histogram::default(), newest: HashMap::with_capacity(PAIRS_EXPECTED) }
+        let newest = HashMap::with_capacity(PAIRS_EXPECTED);
+        Self { stats: Stats::default(), latency: Histogram::default(), newest, gate_is_open: false }
     }
 }
 
@@ -102,6 +104,9 @@ async fn receive(tally: Shared, request: Request<Incoming>) -> Response<Full<Byt
         tally.lock().stats.hanging += 1;
         pending::<()>().await;
     }
+    if head.uri.path().starts_with("/gate/") && !tally.lock().gate_is_open {
+        return status(StatusCode::SERVICE_UNAVAILABLE);
+    }
     let outlet = head.uri.path().rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     tally.lock().record(outlet, &body.to_bytes());
     status(StatusCode::OK)
@@ -144,6 +149,11 @@ async fn answer_control(tally: Shared, request: Request<Incoming>) -> Response<F
             tally.stats = Stats::default();
             tally.latency = Histogram::default();
             tally.newest.clear();
+            tally.gate_is_open = false;
+            status(StatusCode::NO_CONTENT)
+        }
+        "/gate/open" => {
+            tally.gate_is_open = true;
             status(StatusCode::NO_CONTENT)
         }
         _ => status(StatusCode::NOT_FOUND),

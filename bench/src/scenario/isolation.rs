@@ -1,4 +1,4 @@
-//! 100 subscriptions, of which none or one never answers: what the others notice.
+//! 1 000 subscriptions, of which none or one in a hundred never answers: what the others notice.
 
 use anyhow::Result;
 
@@ -7,28 +7,36 @@ use crate::lab::{Lab, Traffic, Until};
 use crate::report::Row;
 use crate::server::Server;
 
-const OUTLETS: u64 = 100;
-const DOCUMENTS_PER_SECOND: f64 = 20.0;
+/// So many deliveries per second that the machine is mostly idle.
+const DELIVERIES_PER_SECOND: f64 = 2000.0;
+const WARM_DOCUMENTS: u64 = 5;
+const ONE_IN: u64 = 100;
 const P99_GROWTH_MAX: f64 = 0.10;
 
 pub async fn run(lab: &Lab) -> Result<Vec<Row>> {
     let name = "1 % hang";
+    let outlets = lab.scale.isolated;
     let mut healthy = Server::start(lab).await?;
     let mut hanging = Server::start(lab).await?;
     let hang = |outlet| match outlet {
-        0 => format!("http://{}/hang/0", lab.receiver),
+        outlet if outlet % ONE_IN == 0 => format!("http://{}/hang/{outlet}", lab.receiver),
         outlet => endpoint(lab, outlet),
     };
-    healthy.subscribe(1, OUTLETS, |outlet| endpoint(lab, outlet)).await?;
-    hanging.subscribe(1, OUTLETS, hang).await?;
+    healthy.subscribe(1, outlets, |outlet| endpoint(lab, outlet)).await?;
+    hanging.subscribe(1, outlets, hang).await?;
     let traffic = Traffic {
         documents: 1000,
         resources: 1,
-        outlets: OUTLETS,
+        outlets,
         until: Until::Seconds(lab.scale.latency_seconds),
-        rate: Some(DOCUMENTS_PER_SECOND),
+        rate: Some(DELIVERIES_PER_SECOND / outlets as f64),
     };
-    let without_one = Traffic { outlets: OUTLETS - 1, ..traffic.clone() };
+    let without_one = Traffic { outlets: outlets - outlets / ONE_IN, ..traffic.clone() };
+
+    // Connections are made once.
+    let warm = |traffic: &Traffic| Traffic { until: Until::Count(WARM_DOCUMENTS), rate: None, ..traffic.clone() };
+    lab.measure(&mut healthy.subject, &warm(&traffic)).await?;
+    lab.measure(&mut hanging.subject, &warm(&without_one)).await?;
 
     let (mut healthy_runs, mut hanging_runs) = (Vec::new(), Vec::new());
     for round in 1..=lab.scale.rounds {
@@ -36,7 +44,8 @@ pub async fn run(lab: &Lab) -> Result<Vec<Row>> {
         healthy_runs.push(lab.measure(&mut healthy.subject, &traffic).await?);
         hanging_runs.push(lab.measure(&mut hanging.subject, &without_one).await?);
     }
-    let (healthy, hanging) = (Row::new(name, "0 of 100", healthy_runs), Row::new(name, "1 of 100", hanging_runs));
+    let healthy = Row::new(name, format!("0 of {outlets}"), healthy_runs);
+    let hanging = Row::new(name, format!("{} of {outlets}", outlets / ONE_IN), hanging_runs);
     let growth = ratio(hanging.sample.p99_ms, healthy.sample.p99_ms);
     Ok(vec![healthy, hanging.flat(growth, 1.0, P99_GROWTH_MAX)])
 }

@@ -9,8 +9,10 @@ use crate::machine::Machine;
 use crate::report::{Report, Row};
 
 mod attempts;
+mod backlog;
 mod end_to_end;
 mod fan_out;
+mod filters;
 mod flatness;
 mod ingest;
 mod isolation;
@@ -19,6 +21,8 @@ mod memory;
 mod pull;
 mod references;
 mod start_up;
+mod sweeper;
+mod waiting;
 
 #[derive(Subcommand)]
 pub enum Scenario {
@@ -38,12 +42,20 @@ pub enum Scenario {
     FanOut(Options),
     /// PUT sent to receipt at 100 documents per second
     Latency(Options),
-    /// 1 % of endpoints hang: what the others notice
+    /// 1 % of 1 000 endpoints hang: what the others notice
     Isolation(Options),
     /// What the log of attempts costs
     Attempts(Options),
     /// A backlog pulled, against the same backlog pushed
     Pull(Options),
+    /// Clients that wait for a message
+    Waiting(Options),
+    /// Many subscriptions of one resource, each with a filter
+    Filters(Options),
+    /// A large backlog behind an endpoint that is down
+    Backlog(Options),
+    /// What traffic notices of sweeps and resyncs
+    Sweeper(Options),
     /// Cost per delivery as outlets and documents grow
     Flatness(Options),
 }
@@ -62,6 +74,10 @@ impl Scenario {
             | Self::Isolation(options)
             | Self::Attempts(options)
             | Self::Pull(options)
+            | Self::Waiting(options)
+            | Self::Filters(options)
+            | Self::Backlog(options)
+            | Self::Sweeper(options)
             | Self::Flatness(options) => options,
         }
     }
@@ -100,6 +116,18 @@ impl Scenario {
         }
         if all || matches!(self, Self::Pull(_)) {
             keep("pull", pull::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Waiting(_)) {
+            keep("waiting", waiting::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Filters(_)) {
+            keep("filters", filters::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Backlog(_)) {
+            keep("backlog", backlog::run(lab).await, &mut rows);
+        }
+        if all || matches!(self, Self::Sweeper(_)) {
+            keep("sweeper", sweeper::run(lab).await, &mut rows);
         }
         if all || matches!(self, Self::Flatness(_)) {
             keep("flat: outlets", flatness::over_outlets(lab).await, &mut rows);

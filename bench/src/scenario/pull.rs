@@ -54,7 +54,7 @@ async fn behind(lab: &Lab, members: Value) -> Result<(Server, String)> {
     Ok((server, path))
 }
 
-async fn post(server: &Server, path: &str, body: Value) -> Result<Bytes> {
+pub async fn post(server: &Server, path: &str, body: Value) -> Result<Bytes> {
     let mut connection = Connection::open(server.subject.addr).await?;
     let (status, answer) = connection.call(Method::POST, path, Bytes::from(body.to_string())).await?;
     ensure!(status.is_success(), "POST {path} answered {status}: {}", excerpt(&answer));

@@ -92,7 +92,7 @@ impl Default for ApiSettings {
             header_bytes_max: 16 << 10,
             url_bytes_max: 4096,
             json_depth_max: 64,
-            connections_max: 4096,
+            connections_max: 16_384,
             idle_timeout: Duration::from_secs(75),
             grace: Duration::from_secs(10),
             tokens: Vec::new(),

@@ -10,6 +10,7 @@ use flare_core::{
     port::{Span, Store},
     revision::Revision,
 };
+use jiff::Timestamp;
 
 use crate::{Case, cases, make};
 
@@ -17,6 +18,8 @@ pub(crate) const CASES: &[Case] = cases![
     attempts_read_back_the_newest_first,
     attempts_are_narrowed_and_paged,
     old_attempts_are_forgotten,
+    old_dead_letters_are_forgotten,
+    since_when_an_outlet_fails_reads_back_until_it_succeeds,
     dead_letters_read_back_until_they_are_discarded,
     demand_is_part_of_the_standing,
     what_an_outlet_lacks_is_found,
@@ -93,10 +96,32 @@ async fn old_attempts_are_forgotten(store: Store) {
     assert_eq!(left.iter().map(|attempt| attempt.attempt - 1).collect::<Vec<_>>(), [9, 8, 7, 6, 5]);
 }
 
-async fn dead_letters_read_back_until_they_are_discarded(store: Store) {
+async fn old_dead_letters_are_forgotten(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let outlet = make::stored_outlet(&store, &stream).await.id;
+    let letters = [1, 2, 3].map(|sequence| Progress::DeadLetter(letter(outlet, sequence, make::at(sequence as i64))));
+    store.deliveries.record(letters.into()).await.unwrap();
+    store.deliveries.forget_dead_letters(make::at(3)).await.unwrap();
+    let (left, total) = store.deliveries.dead_letters(outlet, 0, 10).await.unwrap();
+    assert_eq!((left.iter().map(|letter| letter.sequence.0).collect::<Vec<_>>(), total), (vec![3], 1));
+}
+
+async fn since_when_an_outlet_fails_reads_back_until_it_succeeds(store: Store) {
     let stream = make::stored_stream(&store, ENDPOINT).await;
     let (one, two) = (make::stored_outlet(&store, &stream).await.id, make::stored_outlet(&store, &stream).await.id);
-    let letter = |outlet, sequence: u64| DeadLetter {
+    let note = |since| vec![Progress::Failing { outlet: one, since }];
+    store.deliveries.record(note(Some(make::at(5)))).await.unwrap();
+    assert_eq!(store.deliveries.standing(one).await.unwrap().failing_since, Some(make::at(5)));
+    assert_eq!(store.deliveries.standing(two).await.unwrap().failing_since, None);
+    let mut all = store.deliveries.standings(None, 10).await.unwrap();
+    all.retain(|standing| standing.failing_since == Some(make::at(5)));
+    assert_eq!(all.iter().map(|standing| standing.outlet).collect::<Vec<_>>(), [one]);
+    store.deliveries.record(note(None)).await.unwrap();
+    assert_eq!(store.deliveries.standing(one).await.unwrap().failing_since, None);
+}
+
+fn letter(outlet: OutletId, sequence: u64, at: Timestamp) -> DeadLetter {
+    DeadLetter {
         outlet,
         number: DocumentNumber(3),
         url: make::url("3"),
@@ -105,8 +130,14 @@ async fn dead_letters_read_back_until_they_are_discarded(store: Store) {
         attempts: 4,
         cause: if sequence.is_multiple_of(2) { DeathCause::Exhausted } else { DeathCause::Expired },
         detail: "the endpoint answered 500".into(),
-        at: make::at(9),
-    };
+        at,
+    }
+}
+
+async fn dead_letters_read_back_until_they_are_discarded(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    let (one, two) = (make::stored_outlet(&store, &stream).await.id, make::stored_outlet(&store, &stream).await.id);
+    let letter = |outlet, sequence| letter(outlet, sequence, make::at(9));
     for sequence in [5, 4, 6] {
         store.deliveries.record(vec![Progress::DeadLetter(letter(one, sequence))]).await.unwrap();
     }

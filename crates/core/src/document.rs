@@ -168,6 +168,8 @@ pub enum Progress {
     DeadLetter(DeadLetter),
     /// So many messages the client still asks for.
     Demand { outlet: OutletId, left: u64 },
+    /// Nothing but failures since then; none after a success.
+    Failing { outlet: OutletId, since: Option<Timestamp> },
     /// What was sent and what came of it; these stand one after another in time.
     Attempts { outlet: OutletId, attempts: Vec<AttemptRecord> },
 }
@@ -191,4 +193,6 @@ pub struct Standing {
     pub retries: Vec<Retry>,
     /// Messages that the client still asks for.
     pub demand: u64,
+    /// Nothing but failures since then.
+    pub failing_since: Option<Timestamp>,
 }

@@ -32,12 +32,16 @@ use regex::Regex;
 use self::{
     check::{Checked, MATCHES},
     cost::{Fuel, Plan},
+    subject::Measure,
 };
 pub use self::{cost::COST_MAX, subject::Subject};
 use crate::url::excerpt;
 
 /// The longest expression.
 pub const FILTER_BYTES_MAX: usize = 4096;
+
+/// An expression that costs at most this for usual documents is not weighed again for each of them.
+const USUAL_COST_MAX: u64 = 1024;
 
 /// How deep brackets may be nested.
 const BRACKETS_DEPTH_MAX: u16 = 24;
@@ -50,6 +54,8 @@ struct Program {
     text: Box<str>,
     expression: IdedExpr,
     patterns: Arc<[Regex]>,
+    /// What it costs at most for documents up to [`Measure::USUAL`], if it has no loops.
+    usual_cost: Option<u64>,
 }
 
 impl Filter {
@@ -65,9 +71,14 @@ impl Filter {
         &self.0.text
     }
 
+    /// Whether others have the same filter.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Whether the change matches. It costs `cost_max` units at most (at most [`COST_MAX`] make sense).
     pub fn evaluate(&self, subject: &Subject, cost_max: u64) -> Result<bool, EvaluationError> {
-        let Plan { cost, steps } = cost::plan(&self.0.expression, subject.measure());
+        let Plan { cost, steps } = self.0.plan(subject.measure());
         let fuel = Fuel::new(cost_max, steps);
         if !fuel.spend(cost) {
             return Err(EvaluationError::TooCostly);
@@ -84,6 +95,13 @@ impl Filter {
 }
 
 impl Program {
+    fn plan(&self, measure: Measure) -> Plan {
+        match self.usual_cost {
+            Some(cost) if measure.is_usual() => Plan { cost, steps: Vec::new() },
+            _ => cost::plan(&self.expression, measure),
+        }
+    }
+
     fn run(&self, variables: &Variables<'_>) -> Result<bool, EvaluationError> {
         static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
         let mut context = Context::with_env(ENVIRONMENT.clone());
@@ -121,7 +139,9 @@ fn compile(text: &str) -> Result<Program, FilterError> {
         .map_err(|_| FilterError::at(text, 0, "this is not an expression"))?;
     let (expression, places) = parsed.map_err(|errors| first_error(&errors))?;
     let Checked { expression, patterns } = check::expression(expression, &places)?;
-    Ok(Program { text: text.into(), expression, patterns: patterns.into() })
+    let usual = cost::plan(&expression, Measure::USUAL);
+    let usual_cost = (usual.steps.is_empty() && usual.cost <= USUAL_COST_MAX).then_some(usual.cost);
+    Ok(Program { text: text.into(), expression, patterns: patterns.into(), usual_cost })
 }
 
 /// The first mistake: those behind it often follow from it.

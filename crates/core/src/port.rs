@@ -293,6 +293,9 @@ pub trait Deliveries: Send + Sync {
     /// Forgets attempts from before this time.
     async fn forget_attempts(&self, older_than: Timestamp) -> Result<()>;
 
+    /// Forgets what was given up before this time.
+    async fn forget_dead_letters(&self, older_than: Timestamp) -> Result<()>;
+
     /// Keeps how far the outlet's replay is, or that there is none.
     async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()>;
 

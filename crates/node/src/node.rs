@@ -140,6 +140,7 @@ impl Node {
             store: store.clone(),
             retention: settings.retention,
             attempts_retention: settings.attempts_retention,
+            dead_letters_retention: settings.dead_letters_retention,
             interval: settings.sweep_interval,
         };
         let stop = CancellationToken::new();
@@ -387,7 +388,7 @@ fn missing(id: OutletId) -> Error {
 
 /// Where an outlet stands that was told of nothing yet.
 fn standing_of(outlet: &Outlet) -> Standing {
-    Standing { outlet: outlet.id, cursor: outlet.start(), retries: Vec::new(), demand: 0 }
+    Standing { outlet: outlet.id, cursor: outlet.start(), retries: Vec::new(), demand: 0, failing_since: None }
 }
 
 async fn load_streams(store: &Store, registry: &Registry) -> Result<()> {

@@ -41,6 +41,8 @@ pub struct Settings {
     pub retention: Duration,
     /// How long the log of attempts is kept; zero keeps none.
     pub attempts_retention: Duration,
+    /// How long what was given up is kept; zero keeps it until it is discarded.
+    pub dead_letters_retention: Duration,
     /// Keep what was sent and answered in the log of attempts.
     pub keep_bodies: bool,
     /// An outlet that only fails for so long is disabled; zero never does.
@@ -73,6 +75,7 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             retention: Duration::from_secs(7 * 24 * 3600),
             attempts_retention: Duration::from_secs(24 * 3600),
+            dead_letters_retention: Duration::from_secs(30 * 24 * 3600),
             keep_bodies: false,
             disable_after: Duration::from_secs(5 * 24 * 3600),
             resync_interval: Duration::from_secs(24 * 3600),

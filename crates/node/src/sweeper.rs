@@ -11,6 +11,7 @@ pub(crate) struct Sweeper {
     /// How long a change is kept after it was accepted, if a newer one has replaced it.
     pub retention: Duration,
     pub attempts_retention: Duration,
+    pub dead_letters_retention: Duration,
     pub interval: Duration,
 }
 
@@ -27,6 +28,10 @@ impl Sweeper {
         let before = |age: Duration| Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH);
         let changes = self.store.documents.sweep(before(self.retention)).await?;
         tracing::debug!(changes, "swept replaced changes");
-        self.store.deliveries.forget_attempts(before(self.attempts_retention)).await
+        self.store.deliveries.forget_attempts(before(self.attempts_retention)).await?;
+        if self.dead_letters_retention.is_zero() {
+            return Ok(());
+        }
+        self.store.deliveries.forget_dead_letters(before(self.dead_letters_retention)).await
     }
 }

@@ -15,7 +15,10 @@ use std::{
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use flare_core::{Error, Result, port::Store};
+use flare_core::{
+    Error, Result,
+    port::{Schema, Store},
+};
 use flare_keyvalue::{KeyValue, Row, Table, Visit};
 use parking_lot::{Mutex, RwLock};
 
@@ -44,6 +47,11 @@ impl Options {
 /// Opens the folder, makes it if it is not there, and takes its lock.
 pub fn open(options: &Options) -> Result<Store> {
     flare_keyvalue::open(Arc::new(Embedded::open(options)?), &options.store)
+}
+
+/// The layout of the data in the folder, which must not be in use.
+pub fn schema(options: &Options) -> Result<Arc<dyn Schema>> {
+    Ok(Arc::new(flare_keyvalue::migration::Schema::new(Arc::new(Embedded::open(options)?))))
 }
 
 /// The tables in their folder.

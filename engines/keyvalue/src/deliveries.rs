@@ -67,6 +67,14 @@ impl Deliveries for KeyValueStore {
                             Bytes::copy_from_slice(outlet.as_bytes()),
                             rows::encode_cursor(Sequence(left)),
                         ),
+                        Progress::Failing { outlet, since: Some(since) } => transaction.put(
+                            Table::Demands,
+                            keys::failing(outlet),
+                            Bytes::copy_from_slice(&rows::micros(since).to_be_bytes()),
+                        ),
+                        Progress::Failing { outlet, since: None } => {
+                            transaction.remove(Table::Demands, keys::failing(outlet));
+                        }
                         Progress::Attempts { outlet, attempts } => {
                             if let Some(first) = attempts.first() {
                                 let key = keys::outlet_time(outlet, first.at);
@@ -98,14 +106,16 @@ impl Deliveries for KeyValueStore {
             let Ok(id) = <[u8; 16]>::try_from(&key[..]) else { return ControlFlow::Continue(()) };
             match rows::decode_cursor(&row) {
                 Ok(cursor) => {
-                    let demand = match self.demand(&id) {
-                        Ok(demand) => demand,
-                        Err(error) => {
-                            failure = Some(error);
-                            return ControlFlow::Break(());
-                        }
-                    };
-                    standings.push(Standing { outlet: OutletId::from_bytes(id), cursor, retries: Vec::new(), demand });
+                    let (demand, failing_since) =
+                        match self.demand(&id).and_then(|demand| Ok((demand, self.failing_since(&id)?))) {
+                            Ok(read) => read,
+                            Err(error) => {
+                                failure = Some(error);
+                                return ControlFlow::Break(());
+                            }
+                        };
+                    let outlet = OutletId::from_bytes(id);
+                    standings.push(Standing { outlet, cursor, retries: Vec::new(), demand, failing_since });
                 }
                 Err(error) => failure = Some(error),
             }
@@ -138,7 +148,8 @@ impl Deliveries for KeyValueStore {
             return Err(Error::not_found(format!("outlet {outlet} does not exist")));
         };
         let retries = retries(&*self.map, id, &keys::after_prefix(id))?;
-        Ok(Standing { outlet, cursor: rows::decode_cursor(&cursor)?, retries, demand: self.demand(id)? })
+        let (demand, failing_since) = (self.demand(id)?, self.failing_since(id)?);
+        Ok(Standing { outlet, cursor: rows::decode_cursor(&cursor)?, retries, demand, failing_since })
     }
 
     async fn missing(&self, stream: StreamId, outlet: OutletId, span: Span, limit: usize) -> Result<Vec<Behind>> {
@@ -188,6 +199,20 @@ impl Deliveries for KeyValueStore {
         Ok(())
     }
 
+    async fn forget_dead_letters(&self, older_than: Timestamp) -> Result<()> {
+        let mut old = Vec::new();
+        self.map.scan(Table::DeadLetters, &[], &[u8::MAX; 25], &mut |key, row| {
+            let is_old = |outlet: &[u8; 16]| {
+                rows::decode_dead_letter(OutletId::from_bytes(*outlet), &row).is_ok_and(|letter| letter.at < older_than)
+            };
+            if key.first_chunk().is_some_and(is_old) {
+                old.push(key);
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.remove(Table::DeadLetters, old).await
+    }
+
     async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()> {
         let row = replay.map(|replay| rows::encode_replay(&replay)).transpose()?;
         let save = move |transaction: &mut Transaction<'_>| {
@@ -216,6 +241,12 @@ impl KeyValueStore {
     fn demand(&self, outlet: &[u8; 16]) -> Result<u64> {
         let row = self.map.get(Table::Demands, outlet)?;
         Ok(row.map(|row| rows::decode_cursor(&row)).transpose()?.map_or(0, |left| left.0))
+    }
+
+    fn failing_since(&self, outlet: &[u8; 16]) -> Result<Option<Timestamp>> {
+        let row = self.map.get(Table::Demands, &keys::failing(OutletId::from_bytes(*outlet)))?;
+        let micros = |row: Bytes| row[..].try_into().map(i64::from_be_bytes).map_err(|_| rows::damaged("failing"));
+        row.map(|row| micros(row).and_then(rows::timestamp)).transpose()
     }
 }
 

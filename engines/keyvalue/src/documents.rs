@@ -158,7 +158,7 @@ fn apply(transaction: &mut Transaction<'_>, write: DocumentWrite, history: &Hist
     Ok(Written::Changed(written))
 }
 
-fn read_change(map: &dyn KeyValue, stream: StreamId, sequence: Sequence) -> Result<Option<Change>> {
+pub(crate) fn read_change(map: &dyn KeyValue, stream: StreamId, sequence: Sequence) -> Result<Option<Change>> {
     map.get(Table::Changes, &keys::change(stream, sequence))?
         .map(|row| rows::decode_change(stream, sequence, row))
         .transpose()

@@ -17,6 +17,7 @@ pub(crate) const PURGES: &[u8] = b"p\0";
 pub(crate) const CLOCK: &[u8] = b"t\0";
 pub(crate) const REPLAYS: &[u8] = b"r\0";
 pub(crate) const TOKENS: &[u8] = b"k\0";
+pub(crate) const MIGRATED: &[u8] = b"m\0";
 pub(crate) const AGREED: &[u8] = b"a\0";
 
 fn join(parts: &[&[u8]]) -> Bytes {
@@ -33,12 +34,22 @@ pub(crate) fn outlet(id: OutletId) -> Bytes {
     join(&[OUTLETS, id.as_bytes()])
 }
 
+/// Stands beside the demand of the outlet.
+pub(crate) fn failing(outlet: OutletId) -> Bytes {
+    join(&[outlet.as_bytes(), b"f"])
+}
+
 pub(crate) fn replay(outlet: OutletId) -> Bytes {
     join(&[REPLAYS, outlet.as_bytes()])
 }
 
 pub(crate) fn token(id: TokenId) -> Bytes {
     join(&[TOKENS, id.as_bytes()])
+}
+
+/// Since when the data has this format.
+pub(crate) fn migrated(format: u64) -> Bytes {
+    join(&[MIGRATED, &format.to_be_bytes()])
 }
 
 pub(crate) fn agreed(key: &str) -> Bytes {

@@ -61,7 +61,7 @@ pub enum Table {
     DeadLetters,
     /// (outlet, time) → attempts from that time on.
     Attempts,
-    /// outlet → how much the client asks for.
+    /// outlet → how much the client asks for; (outlet, "f") → since when it only fails.
     Demands,
 }
 

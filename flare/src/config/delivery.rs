@@ -42,6 +42,9 @@ pub struct Delivery {
     /// How long the log of attempts is kept; "0s" keeps none.
     #[schemars(extend("x-maximum" = "8760h"))]
     pub attempts_retention: Duration,
+    /// How long dead letters are kept; "0s" keeps them until they are discarded or sent again.
+    #[schemars(extend("x-maximum" = "8760h"))]
+    pub dead_letters_retention: Duration,
     /// Whether the log of attempts keeps what was sent and the beginning of what was answered.
     pub keep_bodies: bool,
     /// How many requests this node has in flight, over all subscriptions.
@@ -107,6 +110,7 @@ impl Default for Delivery {
             ttl_max: Duration::from_secs(30 * 24 * 3600),
             disable_after: Duration::from_secs(5 * 24 * 3600),
             attempts_retention: Duration::from_secs(24 * 3600),
+            dead_letters_retention: Duration::from_secs(30 * 24 * 3600),
             keep_bodies: false,
             node_concurrency: 1024,
             slow_after: Duration::from_secs(1),

@@ -100,7 +100,7 @@ impl Default for Http {
             json_depth_max: 64,
             header_max: ByteSize::kib(16),
             url_max: 4096,
-            connections_max: 4096,
+            connections_max: 16_384,
             idle_timeout: Duration::from_secs(75),
         }
     }

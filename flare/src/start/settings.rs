@@ -34,6 +34,7 @@ pub fn node(config: &Config) -> anyhow::Result<Settings> {
         grace: config.node.grace.get(),
         retention: config.domain.retention.get(),
         attempts_retention: delivery.attempts_retention.get(),
+        dead_letters_retention: delivery.dead_letters_retention.get(),
         keep_bodies: delivery.keep_bodies,
         disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),

@@ -34,6 +34,16 @@ pub(super) struct Measure {
     pub text: u64,
 }
 
+impl Measure {
+    /// Most documents are smaller in every respect.
+    pub const USUAL: Self = Self { document: 16 << 10, element: 16 << 10, text: 16 << 10 };
+
+    pub fn is_usual(self) -> bool {
+        let Self { document, element, text } = Self::USUAL;
+        self.document <= document && self.element <= element && self.text <= text
+    }
+}
+
 impl Subject {
     /// `current` and `previous` are documents as they were taken in; one that is not JSON counts as absent.
     ///

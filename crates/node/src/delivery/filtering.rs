@@ -26,9 +26,11 @@ use tokio::sync::OnceCell;
 
 use crate::{clock, fast_map::FastMap};
 
-/// The changes of which something is kept, and about how much content they may have together.
+/// The changes of which something is kept, and about how much memory they may take together.
 const CHANGES_MAX: usize = 1024;
 const CHANGES_BYTES_MAX: usize = 8 << 20;
+/// About what an answer takes.
+const VERDICT_BYTES: usize = 128;
 /// What is larger or costs more is worked on off the runtime's threads.
 const INLINE_BYTES_MAX: usize = 32 << 10;
 const INLINE_COST_MAX: u64 = 4096;
@@ -81,14 +83,23 @@ impl Filtering {
     pub async fn wants(&self, outlet: &Outlet, change: &Change) -> Result<bool> {
         let Some(filter) = &outlet.filter else { return Ok(true) };
         let seen = self.recent.lock().get_or_add(change);
+        if !filter.is_shared() {
+            // Nobody else will ask.
+            let verdict = self.judge(filter, change, &seen).await?;
+            return Ok(self.wants_by(&verdict, outlet, change));
+        }
         let known = seen.verdicts.lock().entry(filter.clone()).or_default().clone();
         let verdict = match known.get() {
             Some(verdict) => verdict,
             None => known.get_or_try_init(|| self.judge(filter, change, &seen)).await?,
         };
+        Ok(self.wants_by(verdict, outlet, change))
+    }
+
+    fn wants_by(&self, verdict: &Verdict, outlet: &Outlet, change: &Change) -> bool {
         match verdict {
-            Verdict::Matches => Ok(true),
-            Verdict::MatchesNot => Ok(false),
+            Verdict::Matches => true,
+            Verdict::MatchesNot => false,
             Verdict::Fails(reason) => {
                 // That a filter has no answer for a document that is gone is no news.
                 if !change.is_delete() {
@@ -96,7 +107,7 @@ impl Filtering {
                         FilterProblem { at: clock::now(), document: change.url.clone(), reason: reason.clone() };
                     self.problems.lock().insert(outlet.id, problem);
                 }
-                Ok(false)
+                false
             }
         }
     }
@@ -164,6 +175,7 @@ impl Recent {
         if let Some(seen) = self.changes.get(&key) {
             return seen.clone();
         }
+        self.weigh_newest();
         let bytes = change.memory_bytes();
         while self.changes.len() >= CHANGES_MAX || (self.bytes + bytes > CHANGES_BYTES_MAX && self.bytes > 0) {
             let Some((oldest, its_bytes)) = self.order.pop_front() else { break };
@@ -175,6 +187,14 @@ impl Recent {
         self.order.push_back((key, bytes));
         self.bytes += bytes;
         seen
+    }
+
+    /// Adds the answers to what the newest change takes: by the time that another one comes, most are there.
+    fn weigh_newest(&mut self) {
+        let Some((newest, bytes)) = self.order.back_mut() else { return };
+        let answers = self.changes.get(newest).map_or(0, |seen| seen.verdicts.lock().len());
+        *bytes += answers * VERDICT_BYTES;
+        self.bytes += answers * VERDICT_BYTES;
     }
 }
 

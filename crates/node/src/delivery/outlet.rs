@@ -174,6 +174,12 @@ impl OutletState {
         self
     }
 
+    /// Goes on with what was noted before. A change of the outlet since then was a new chance.
+    pub fn failing_since(mut self, since: Option<Timestamp>) -> Self {
+        self.failing_since = since.filter(|since| *since >= self.outlet.updated_at);
+        self
+    }
+
     pub fn credit(&self) -> u64 {
         self.credit
     }

@@ -234,3 +234,6 @@ fn known_in(step: &Step) -> Option<(Place, Known)> {
         Step::Forget(at, forget) => Some((*at, Known::Forgets(*forget))),
     }
 }
+
+#[cfg(test)]
+mod tests;

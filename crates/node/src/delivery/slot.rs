@@ -14,7 +14,7 @@ use std::{
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
-    document::Progress,
+    document::{Change, Progress},
     outlet::{Outlet, Revisions},
     port::{FeedPage, FeedQuery},
 };
@@ -31,6 +31,7 @@ use crate::fast_map::FastMap;
 use super::{
     Disable, Shared,
     attempt::{Attempt, Outcome, Task},
+    filtering::Filtering,
     mailbox::{Command, Mailbox},
     outlet::{Ending, Moment, OutletState, Start},
 };
@@ -141,7 +142,8 @@ impl Slot {
                 let head = self.shared.documents.head();
                 self.by_stream.entry(stream.id).or_default().push(id);
                 let mut state = OutletState::new(outlet, stream, standing.cursor, head)
-                    .disable_after(self.shared.settings.disable_after);
+                    .disable_after(self.shared.settings.disable_after)
+                    .failing_since(standing.failing_since);
                 state.set_credit(standing.demand);
                 let (now, clock) = (Instant::now(), Timestamp::now());
                 let restored = standing.retries.len() as u64;
@@ -261,8 +263,8 @@ impl Slot {
         if !state.caught_up && !state.fetching && demand > 0 {
             match self.shared.tail.read(state.stream.id, state.position(), demand) {
                 Some(changes) => {
-                    state.caught_up = changes.is_empty();
-                    state.take(changes, Sequence::START);
+                    state.caught_up = changes.len() < demand;
+                    take_wanted(&self.shared.filtering, state, changes, Sequence::START);
                     // Changes that are superseded already leave nothing to send, but there may be more behind them.
                     let look_again = !state.caught_up && !state.has_work(now);
                     self.note_moved(id, now);
@@ -381,7 +383,8 @@ impl Slot {
         state.fetching = false;
         match page {
             Ok(page) => {
-                state.take(page.changes.into_iter().map(Arc::new), page.until);
+                let changes = page.changes.into_iter().map(Arc::new);
+                take_wanted(&self.shared.filtering, state, changes, page.until);
                 self.note_moved(id, Instant::now());
                 self.line_up(id);
             }
@@ -430,6 +433,33 @@ impl Slot {
             }
         }
     }
+}
+
+/// Has the outlet take up what it may want. What its filter leaves out for certain, and without a wait, costs no more
+/// than that; the rest is found out by an attempt.
+fn take_wanted(
+    filtering: &Filtering,
+    state: &mut OutletState,
+    changes: impl IntoIterator<Item = Arc<Change>>,
+    mut position: Sequence,
+) {
+    let outlet = state.outlet().clone();
+    // One who wants every revision may lack older ones than this.
+    if outlet.filter.is_none() || outlet.revisions == Revisions::All {
+        state.take(changes, position);
+        return;
+    }
+    let mut wanted = Vec::new();
+    for change in changes {
+        position = position.max(change.sequence);
+        // An outlet that has a document must know that it is gone.
+        let is_out = !change.is_delete()
+            && (change.is_superseded() || matches!(filtering.wants(&outlet, &change).now_or_never(), Some(Ok(false))));
+        if !is_out {
+            wanted.push(change);
+        }
+    }
+    state.take(wanted, position);
 }
 
 fn count_retries(shared: &Shared, before: usize, after: usize) {

@@ -1,6 +1,10 @@
 //! On which documents an outlet is behind, and how it catches up.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use flare_core::{
     DocumentNumber, OutletId, Result, Sequence, StreamId,
@@ -21,6 +25,8 @@ const COUNT_MAX: usize = 100_000;
 const RESYNC_MAX: usize = 10_000;
 /// Lets others have the store between two outlets.
 const RESYNC_PAUSE: Duration = Duration::from_millis(10);
+/// Nobody waits for it: of so many parts of the time it takes one.
+const RESYNC_SHARE: u32 = 10;
 const PAGE_CHANGES: usize = 1000;
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -144,6 +150,7 @@ impl Node {
                 if stop.is_cancelled() {
                     return;
                 }
+                let start = Instant::now();
                 match self.resync(stream, outlet).await {
                     Ok(Resync { repaired: 0, .. }) => {}
                     Ok(Resync { repaired, .. }) => {
@@ -152,7 +159,7 @@ impl Node {
                     // It may have been deleted since; anything else is tried again.
                     Err(error) => tracing::debug!(subscription = %outlet, reason = error.chain(), "could not resync"),
                 }
-                tokio::time::sleep(RESYNC_PAUSE).await;
+                tokio::time::sleep(RESYNC_PAUSE.max(start.elapsed() * RESYNC_SHARE)).await;
             }
         }
     }

@@ -1,16 +1,21 @@
 //! Truth against versions: on which documents is an outlet behind?
+//!
+//! The heads are in the order of their URLs, the versions in the order of the documents' numbers. So the heads, without
+//! their URLs, are put in the other order in memory, and both are gone through side by side.
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::ops::ControlFlow;
 
-use flare_core::{OutletId, Result, Sequence, StreamId, delivery::Behind, port::Span, url::DocumentUrl};
+use flare_core::{DocumentNumber, OutletId, Result, Sequence, StreamId, delivery::Behind, port::Span};
 
 use crate::{
-    KeyValue, Table, keys,
+    KeyValue, Table,
+    documents::read_change,
+    keys,
     rows::{self, Head},
 };
 
-/// Versions held in memory at once. A larger outlet is compared in several passes over the heads.
-const VERSIONS_MAX: usize = 1 << 20;
+/// Heads held in memory at once. A larger stream is compared in several passes over them.
+const HEADS_MAX: usize = 1 << 22;
 
 pub(super) fn find(
     map: &dyn KeyValue,
@@ -20,77 +25,94 @@ pub(super) fn find(
     limit: usize,
 ) -> Result<Vec<Behind>> {
     let mut behind = Vec::new();
-    let mut from = 0;
+    let mut from = DocumentNumber(0);
     while behind.len() < limit {
-        let (versions, next) = versions(map, outlet, from)?;
-        compare(map, stream, span, from..next.unwrap_or(u64::MAX), &versions, &mut behind)?;
-        match next {
-            Some(next) => from = next,
-            None => break,
+        let heads = heads(map, stream, span, from)?;
+        let Some((last, _)) = heads.last().copied() else { break };
+        let missing = missing(map, outlet, &heads)?;
+        for (_, sequence) in missing {
+            // A document that has changed since is not behind on that change any more.
+            if let Some(change) = read_change(map, stream, sequence)? {
+                behind.push(Behind {
+                    number: change.number,
+                    url: change.url,
+                    sequence,
+                    revision: change.revision,
+                    updated_at: change.updated_at,
+                });
+            }
         }
+        from = DocumentNumber(last.0 + 1);
     }
     behind.sort_unstable_by_key(|document| document.sequence);
     behind.truncate(limit);
     Ok(behind)
 }
 
-/// The versions of documents from this number on, and the number at which to go on.
-fn versions(map: &dyn KeyValue, outlet: OutletId, from: u64) -> Result<(HashMap<u64, Sequence>, Option<u64>)> {
-    let start = keys::outlet_document(outlet, flare_core::DocumentNumber(from));
-    let mut versions = HashMap::new();
-    let (mut failure, mut next) = (None, None);
-    map.scan(Table::Versions, &start, &keys::after_prefix(outlet.as_bytes()), &mut |key, row| {
-        let number = keys::tail::<8>(&key).map_or(0, u64::from_be_bytes);
-        if versions.len() >= VERSIONS_MAX {
-            next = Some(number);
-            return ControlFlow::Break(());
-        }
-        match rows::decode_version(&row) {
-            Ok(version) => drop(versions.insert(number, version.sequence)),
-            Err(error) => {
-                failure = Some(error);
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    failure.map_or(Ok((versions, next)), Err)
-}
-
-fn compare(
+/// The heads in the span with the lowest numbers from `from` on, in the order of the numbers.
+fn heads(
     map: &dyn KeyValue,
     stream: StreamId,
     span: Span,
-    numbers: std::ops::Range<u64>,
-    versions: &HashMap<u64, Sequence>,
-    behind: &mut Vec<Behind>,
-) -> Result<()> {
+    from: DocumentNumber,
+) -> Result<Vec<(DocumentNumber, Sequence)>> {
     let prefix = stream.as_bytes();
-    let mut failure = None;
-    map.scan(Table::Heads, prefix, &keys::after_prefix(prefix), &mut |key, row| {
-        let compared = Head::decode(&row).and_then(|head| {
-            let is_new = head.sequence > span.after && head.sequence <= span.until && numbers.contains(&head.number.0);
-            if !is_new || versions.get(&head.number.0).is_some_and(|has| *has >= head.sequence) {
-                return Ok(None);
+    let (mut heads, mut failure) = (Vec::new(), None);
+    map.scan(Table::Heads, prefix, &keys::after_prefix(prefix), &mut |_, row| match Head::decode(&row) {
+        Ok(head) => {
+            if head.number >= from && head.sequence > span.after && head.sequence <= span.until {
+                heads.push((head.number, head.sequence));
+                if heads.len() >= 2 * HEADS_MAX {
+                    keep_lowest(&mut heads);
+                }
             }
-            let url = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|url| DocumentUrl::parse(url).ok());
-            let url = url.ok_or_else(|| rows::damaged("head"))?;
-            Ok(Some(Behind {
-                number: head.number,
-                url,
-                sequence: head.sequence,
-                revision: head.revision,
-                updated_at: head.updated_at,
-            }))
-        });
-        match compared {
-            Ok(found) => behind.extend(found),
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failure = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    if heads.len() > HEADS_MAX {
+        keep_lowest(&mut heads);
+    }
+    heads.sort_unstable();
+    failure.map_or(Ok(heads), Err)
+}
+
+fn keep_lowest(heads: &mut Vec<(DocumentNumber, Sequence)>) {
+    heads.select_nth_unstable(HEADS_MAX - 1);
+    heads.truncate(HEADS_MAX);
+}
+
+/// Those of the heads that the outlet does not have.
+fn missing(
+    map: &dyn KeyValue,
+    outlet: OutletId,
+    heads: &[(DocumentNumber, Sequence)],
+) -> Result<Vec<(DocumentNumber, Sequence)>> {
+    let (Some((first, _)), Some((last, _))) = (heads.first(), heads.last()) else { return Ok(Vec::new()) };
+    let (from, to) = (keys::outlet_document(outlet, *first), keys::after(&keys::outlet_document(outlet, *last)));
+    let mut heads = heads.iter().copied().peekable();
+    let (mut missing, mut failure) = (Vec::new(), None);
+    map.scan(Table::Versions, &from, &to, &mut |key, row| {
+        let number = DocumentNumber(keys::tail::<8>(&key).map_or(0, u64::from_be_bytes));
+        // What lies before has no version at all.
+        while let Some(head) = heads.next_if(|(head, _)| *head < number) {
+            missing.push(head);
+        }
+        match rows::decode_version(&row) {
+            Ok(version) => {
+                let head = heads.next_if(|(head, _)| *head == number);
+                missing.extend(head.filter(|(_, sequence)| version.sequence < *sequence));
+                ControlFlow::Continue(())
+            }
             Err(error) => {
                 failure = Some(error);
-                return ControlFlow::Break(());
+                ControlFlow::Break(())
             }
         }
-        ControlFlow::Continue(())
     })?;
-    failure.map_or(Ok(()), Err)
+    missing.extend(heads);
+    failure.map_or(Ok(missing), Err)
 }

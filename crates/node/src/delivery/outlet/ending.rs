@@ -30,7 +30,7 @@ impl OutletState {
         let Some(mut flight) = landed else { return Ending::Usual };
         match outcome {
             Outcome::Delivered(version) => {
-                self.succeeded(moment.now);
+                self.succeeded(moment.now, record);
                 self.pass(number, flight, version, moment, record);
                 Ending::Usual
             }
@@ -111,12 +111,14 @@ impl OutletState {
         }
     }
 
-    fn succeeded(&mut self, now: Instant) {
+    fn succeeded(&mut self, now: Instant, record: &mut impl FnMut(Progress)) {
         if self.is_down() {
             self.active().make_all_due(now);
         }
         self.failures_in_a_row = 0;
-        self.failing_since = None;
+        if self.failing_since.take().is_some() {
+            record(Progress::Failing { outlet: self.outlet.id, since: None });
+        }
     }
 
     /// The document needs no more attempts for the change that was sent.
@@ -160,7 +162,10 @@ impl OutletState {
         record: &mut impl FnMut(Progress),
     ) -> Ending {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        let failing_since = *self.failing_since.get_or_insert(moment.clock);
+        let failing_since = self.failing_since.unwrap_or(moment.clock);
+        if self.failing_since.replace(failing_since).is_none() {
+            record(Progress::Failing { outlet: self.outlet.id, since: Some(failing_since) });
+        }
         let disable = self.reason_to_disable(failure, failing_since, moment.clock);
         let failed = flight.failed.saturating_add(1);
         flight.saw(failure.sent.map_or(Sequence::START, |sent| sent.sequence));

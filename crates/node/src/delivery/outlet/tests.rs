@@ -222,7 +222,7 @@ impl World {
                 Progress::Cursor { cursor: at, .. } => cursor = *at,
                 Progress::Retry(retry) => drop(retries.insert(retry.number.0, retry.clone())),
                 Progress::Settled { number, .. } => drop(retries.remove(&number.0)),
-                Progress::Version { .. } | Progress::Forgotten { .. } => {}
+                Progress::Version { .. } | Progress::Forgotten { .. } | Progress::Failing { .. } => {}
                 Progress::DeadLetter(_) | Progress::Demand { .. } | Progress::Attempts { .. } => {
                     panic!("nothing in the test causes {step:?}")
                 }
@@ -463,8 +463,11 @@ fn a_passive_outlet_sends_what_it_is_asked_for_and_no_more() {
 #[test]
 fn what_is_gone_or_fails_for_too_long_is_to_be_disabled() {
     let mut world = World::new(1);
-    world.state = OutletState::new(world.outlet.clone(), world.stream.clone(), Sequence::START, Sequence::START)
-        .disable_after(Duration::from_secs(100));
+    let start = |world: &World| {
+        OutletState::new(world.outlet.clone(), world.stream.clone(), Sequence::START, Sequence::START)
+            .disable_after(Duration::from_secs(100))
+    };
+    world.state = start(&world);
     world.put(1, false);
     let fail = |world: &mut World, seconds: i64, gone: bool| {
         world.now += Duration::from_secs(7200);
@@ -472,11 +475,15 @@ fn what_is_gone_or_fails_for_too_long_is_to_be_disabled() {
         let (number, ..) = world.in_flight.pop().unwrap();
         let failure = Failed { reason: "refused".into(), sent: None, gone, retry_after: None };
         let moment = Moment { clock: make::at(seconds), ..world.moment() };
-        world.state.finish(number, Outcome::Failed(failure), moment, &mut |_| {})
+        world.state.finish(number, Outcome::Failed(failure), moment, &mut |step| world.recorded.push(step))
     };
-    assert_eq!(fail(&mut world, 0, false), Ending::Usual);
-    assert_eq!(fail(&mut world, 99, false), Ending::Usual);
-    let ending = fail(&mut world, 100, false);
+    assert_eq!(fail(&mut world, 2, false), Ending::Usual);
+    assert_eq!(fail(&mut world, 101, false), Ending::Usual);
+    let is_note = |step: &&Progress| matches!(step, Progress::Failing { since, .. } if *since == Some(make::at(2)));
+    assert_eq!(world.recorded.iter().filter(is_note).count(), 1, "{:?}", world.recorded);
+    // A restart does not begin anew.
+    world.state = start(&world).failing_since(Some(make::at(2)));
+    let ending = fail(&mut world, 102, false);
     assert!(matches!(&ending, Ending::Disable(reason) if reason.contains("refused")), "{ending:?}");
-    assert!(matches!(fail(&mut world, 101, true), Ending::Disable(reason) if reason.contains("410")));
+    assert!(matches!(fail(&mut world, 103, true), Ending::Disable(reason) if reason.contains("410")));
 }

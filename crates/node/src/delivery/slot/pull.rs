@@ -156,6 +156,9 @@ impl Slot {
     /// Ends leases whose time is up, and answers those who wait if there is something for them, or, once all has been
     /// looked at, if their time is up.
     pub(super) fn serve_pulls(&mut self, id: OutletId, now: Instant, has_looked: bool) {
+        if self.pulls.is_empty() {
+            return;
+        }
         self.end_leases(id, now);
         loop {
             let Some(pulls) = self.pulls.get_mut(&id) else { return };
