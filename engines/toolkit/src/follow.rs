@@ -132,6 +132,16 @@ impl Follower {
         }
     }
 
+    /// What lies up to here cannot be read any more in order: only the feed knows.
+    pub fn pass_over(&self, head: Sequence) {
+        self.head.fetch_max(head.0, Ordering::AcqRel);
+        let mut told = self.told.lock();
+        if told.until < head {
+            told.until = head;
+            told.listener.iter().for_each(|listener| listener.missed(head));
+        }
+    }
+
     /// There is nothing after this any more, although the head says so: it was removed.
     fn skip(&self, after: Sequence) {
         let head = self.head();
