@@ -225,6 +225,18 @@ mod tests {
         assert_eq!(follower.head(), Sequence(13));
     }
 
+    #[test]
+    fn what_cannot_be_read_any_more_is_told_as_missed() {
+        let (follower, heard) = (Follower::new(Sequence(10)), Arc::new(Heard::default()));
+        follower.listen(heard.clone());
+        follower.pass_over(Sequence(10));
+        assert!(heard.missed.lock().is_empty());
+        follower.pass_over(Sequence(40));
+        assert_eq!((follower.head(), heard.missed.lock().as_slice()), (Sequence(40), &[40][..]));
+        follower.committed(Sequence(40), changes(41..=41));
+        assert_eq!(*heard.sequences.lock(), [41]);
+    }
+
     #[tokio::test]
     async fn changes_of_others_are_read_and_told_in_their_place() {
         let (follower, heard) = (Follower::new(Sequence(10)), Arc::new(Heard::default()));

@@ -20,6 +20,7 @@ pub fn server() -> Option<String> {
 }
 
 /// Removes its keyspaces in the end.
+#[allow(dead_code, reason = "not every test needs all of it")]
 pub struct Keyspaces {
     pub session: Session,
     server: String,
