@@ -11,7 +11,6 @@ use crate::{
     Core,
     connection::{Plan, Query},
     layout::{self, ATTEMPTS, STATE, outlet_uuid},
-    record::Listed,
     standing::{self, Buckets},
 };
 
@@ -53,14 +52,11 @@ pub(crate) async fn forget(core: &Core, older_than: Timestamp) -> Result<()> {
     plan.add(STATE, &[], PUT_HORIZON, (nanos,), 0);
     core.connection.write(nanos, plan).await?;
     let today = layout::day(older_than);
-    for outlet in standing::all(core).await? {
-        let Some(buckets) = standing::buckets(core, outlet).await? else { continue };
-        for day in buckets.attempts.into_iter().filter(|day| *day < today) {
-            let mut plan = Plan::default();
-            plan.add(ATTEMPTS, &[], REMOVE_DAY, (outlet_uuid(outlet), day), 0);
-            core.connection.write(layout::FOR_GOOD, plan).await?;
-            standing::unlist(core, outlet, Listed::Attempts, day).await?;
-        }
+    for (outlet, day) in standing::attempts_before(core, today).await? {
+        let mut plan = Plan::default();
+        plan.add(ATTEMPTS, &[], REMOVE_DAY, (outlet_uuid(outlet), day), 0);
+        core.connection.write(layout::FOR_GOOD, plan).await?;
+        standing::unlist_attempts(core, outlet, day).await?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::{
     log::{self, Appended, Kind, Turn},
     operation::{Operation, Outcome},
     state::{Group, Placed, Swept},
+    writer::{LOST_MAX, always_late},
 };
 
 pub(crate) const KIND_STREAM: &str = "stream";
@@ -154,8 +155,8 @@ impl Core {
     /// Does an operation as one turn of the log.
     pub async fn operate(&self, operation: &Operation) -> Result<Outcome> {
         let mut state = self.state.lock().await;
-        loop {
-            self.catch_up(&mut state, std::time::Duration::ZERO).await?;
+        for _ in 0..LOST_MAX {
+            self.catch_up(&mut state).await?;
             let (rows, outcome) = operation.decide(&self.connection, &state).await?;
             if rows.is_empty() {
                 return Ok(outcome);
@@ -177,5 +178,6 @@ impl Core {
                 }
             }
         }
+        Err(always_late())
     }
 }

@@ -218,15 +218,22 @@ pub(crate) async fn read_rows(connection: &Connection, group: Uuid) -> Result<Ve
 
 type ContentRow = (Option<String>, Option<String>, Option<Vec<u8>>);
 
-/// What the changes of a group say, by position.
-pub(crate) async fn read_contents(connection: &Connection, group: Uuid) -> Result<Vec<(usize, Content)>> {
-    let mut rows =
-        connection.stream::<(i32, Option<String>, Option<String>, Option<Vec<u8>>)>(READ_CONTENTS, (group,)).await?;
-    let mut contents = Vec::new();
-    while let Some((position, parent, state, content)) = rows.next().await? {
-        contents.push((position as usize, decode_content((parent, state, content))));
+/// The changes of a group, with all that they say.
+pub(crate) async fn read_whole(connection: &Connection, group: Uuid) -> Result<Vec<(usize, Entry, Content)>> {
+    type Row = (i32, Option<String>, Option<String>, Option<Vec<u8>>);
+    let entries = read_changes(connection, group).await?;
+    let mut contents = connection.stream::<Row>(READ_CONTENTS, (group,)).await?;
+    let mut whole = Vec::with_capacity(entries.len());
+    let mut entries = entries.into_iter().peekable();
+    while let Some((position, parent, state, content)) = contents.next().await? {
+        let position = position as usize;
+        // What was swept in between is in one of the two only.
+        while entries.next_if(|(at, _)| *at < position).is_some() {}
+        if let Some((_, entry)) = entries.next_if(|(at, _)| *at == position) {
+            whole.push((position, entry, decode_content((parent, state, content))));
+        }
     }
-    Ok(contents)
+    Ok(whole)
 }
 
 /// What one change says, if it is still there.

@@ -38,7 +38,7 @@ impl Core {
     pub async fn sweep(&self, older_than: Timestamp) -> Result<u64> {
         let (from, turn) = {
             let mut state = self.state.lock().await;
-            self.catch_up(&mut state, std::time::Duration::ZERO).await?;
+            self.catch_up(&mut state).await?;
             (state.swept.from, state.turn)
         };
         let to = self.clock_at(older_than).await?.min(self.applied()).0;

@@ -15,7 +15,7 @@ use crate::{
     list, log,
     operation::{Operation, PURGE_STREAM},
     standing,
-    state::{PATIENCE, Told},
+    state::Told,
 };
 
 const REMOVE_HEADS: Query = Query::new("DELETE FROM heads WHERE stream = ? AND shard = ?");
@@ -28,6 +28,8 @@ const REMOVE_LETTERS: Query = Query::new("DELETE FROM dead_letters WHERE outlet 
 const STEP_MAX: usize = 1024;
 /// Partitions removed at once.
 const PARTITIONS_MAX: usize = 256;
+/// How long a node that only looks leaves it to the writer to finish what it has appended.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How soon a purge that failed is tried again.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -48,11 +50,17 @@ pub(crate) async fn follow(core: Arc<Core>, stop: CancellationToken, interval: D
 impl Core {
     /// How far the tables are. Learns what other nodes have appended, and finishes what none of them has.
     async fn look(&self) -> Result<Sequence> {
-        if !log::has_after(&self.connection, self.turn()).await? && !self.is_unfinished() {
+        let known = self.turn();
+        let is_behind = log::has_after(&self.connection, known).await?;
+        if !is_behind && !self.is_unfinished() {
             return Ok(self.applied());
         }
+        if is_behind && self.applied_turn().await? <= known {
+            // Whoever has appended it finishes it, unless it is gone.
+            tokio::time::sleep(PATIENCE).await;
+        }
         let mut state = self.state.lock().await;
-        self.catch_up(&mut state, PATIENCE).await?;
+        self.catch_up(&mut state).await?;
         Ok(self.applied())
     }
 
@@ -66,18 +74,15 @@ impl Core {
                 return Ok(Vec::new());
             }
         };
+        let mut reads = Vec::new();
+        for turn in &told {
+            reads.push(group::read_whole(&self.connection, turn.group));
+        }
         let mut changes = Vec::new();
-        for turn in told {
-            let entries = group::read_changes(&self.connection, turn.group).await?;
-            let mut contents = group::read_contents(&self.connection, turn.group).await?.into_iter().peekable();
-            for (position, entry) in entries {
-                while contents.next_if(|(at, _)| *at < position).is_some() {}
-                let Some((_, content)) = contents.next_if(|(at, _)| *at == position) else { continue };
-                let change = entry.change(position, turn.first, content);
-                if change.sequence > after {
-                    changes.push(change);
-                }
-            }
+        for (turn, group) in told.iter().zip(all(reads).await?) {
+            let placed =
+                group.into_iter().map(|(position, entry, content)| entry.change(position, turn.first, content));
+            changes.extend(placed.filter(|change| change.sequence > after));
         }
         Ok(changes)
     }

@@ -43,7 +43,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -98,7 +97,7 @@ pub async fn open(options: &Options) -> Result<Store> {
         connection,
     });
     // What a crash has left is finished before anybody reads.
-    core.catch_up(&mut state, Duration::ZERO).await?;
+    core.catch_up(&mut state).await?;
     core.follower.noticed(core.applied());
     *core.state.lock().await = state;
     Ok(start(core, options))

@@ -7,12 +7,11 @@ use crate::{
     Core,
     connection::{Plan, Query},
     layout::{self, ALL_OUTLETS, STANDINGS},
-    record::Listed,
 };
 
 const READ: Query =
     Query::new("SELECT start, retries, dead_letters, attempts FROM standings WHERE part = ? AND outlet = ?");
-const READ_ALL: Query = Query::new("SELECT outlet, start FROM standings WHERE part = ?");
+const READ_ALL: Query = Query::new("SELECT outlet, attempts FROM standings WHERE part = ?");
 const UNLIST_ATTEMPTS: Query = Query::new("UPDATE standings SET attempts = attempts - ? WHERE part = ? AND outlet = ?");
 pub(crate) const REMOVE: Query = Query::new("DELETE FROM standings WHERE part = ? AND outlet = ?");
 
@@ -46,23 +45,22 @@ pub(crate) async fn leftover(core: &Core, outlet: OutletId) -> Result<Option<Buc
     }))
 }
 
-/// All outlets that are there.
-pub(crate) async fn all(core: &Core) -> Result<Vec<OutletId>> {
-    let mut rows = core.connection.stream::<(Vec<u8>, Option<i64>)>(READ_ALL, (ALL_OUTLETS,)).await?;
+/// Days of attempts before this one, of all outlets.
+pub(crate) async fn attempts_before(core: &Core, today: i32) -> Result<Vec<(OutletId, i32)>> {
+    let mut rows = core.connection.stream::<(Vec<u8>, Option<Vec<i32>>)>(READ_ALL, (ALL_OUTLETS,)).await?;
     let mut all = Vec::new();
-    while let Some((id, start)) = rows.next().await? {
-        if start.is_some() {
-            all.push(OutletId::from_bytes(id.try_into().map_err(|_| damaged("standing"))?));
-        }
+    while let Some((id, days)) = rows.next().await? {
+        let id = OutletId::from_bytes(id.try_into().map_err(|_| damaged("standing"))?);
+        let past = days.unwrap_or_default().into_iter().filter(|day| *day < today);
+        all.extend(past.map(|day| (id, day)));
     }
     Ok(all)
 }
 
 /// A day of attempts is over: nothing is recorded for it any more.
-pub(crate) async fn unlist(core: &Core, outlet: OutletId, listed: Listed, bucket: i32) -> Result<()> {
-    debug_assert_eq!(listed, Listed::Attempts);
+pub(crate) async fn unlist_attempts(core: &Core, outlet: OutletId, day: i32) -> Result<()> {
     let mut plan = Plan::default();
-    let row = (vec![bucket], ALL_OUTLETS, outlet.as_bytes().to_vec());
+    let row = (vec![day], ALL_OUTLETS, outlet.as_bytes().to_vec());
     plan.add(STANDINGS, &[], UNLIST_ATTEMPTS, row, 0);
     core.connection.write(layout::FOR_GOOD, plan).await
 }

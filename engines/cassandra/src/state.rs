@@ -1,6 +1,6 @@
 //! What a node knows of the store as of a turn of the log, and how it catches up.
 
-use std::{collections::VecDeque, sync::atomic::Ordering, time::Duration};
+use std::{collections::VecDeque, sync::atomic::Ordering};
 
 use flare_core::{Result, Sequence, StreamId, url::DocumentUrl};
 use flare_toolkit::rows::{damaged, decode_stream};
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Core, apply,
-    connection::{Connection, Query},
+    connection::{Connection, Query, all},
     entities::{self, KIND_STREAM},
     group::{self, Entry, RowChange},
     heads::{Head, Recent},
@@ -23,8 +23,6 @@ pub(crate) const READ_STATE: Query =
 const HEADS_MAX: usize = 100_000;
 /// Turns of which the group is remembered: as many as a follower may be behind.
 const TURNS_MAX: usize = 25_000;
-/// How long a node that only looks leaves it to the writer to finish what it has appended.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A group as it stands in the log.
 #[derive(Clone, Debug)]
@@ -182,23 +180,24 @@ pub(crate) async fn read_state(connection: &Connection) -> Result<Option<Applied
 
 impl Core {
     /// Reads what others have appended, and makes sure that it is in the tables. Says how many turns that were.
-    ///
-    /// `patience` is how long their writers may take to finish it themselves.
-    pub async fn catch_up(&self, state: &mut State, patience: Duration) -> Result<usize> {
+    pub async fn catch_up(&self, state: &mut State) -> Result<usize> {
         self.finish(state).await?;
         let mut turns = 0;
         loop {
             let found = log::read_after(&self.connection, state.turn).await?;
-            let Some(last) = found.last().map(|turn| turn.turn) else { return Ok(turns) };
-            let mut applied = self.applied_turn().await?;
-            if applied < last && !patience.is_zero() {
-                tokio::time::sleep(patience).await;
-                applied = self.applied_turn().await?;
+            if found.is_empty() {
+                return Ok(turns);
             }
+            let applied = self.applied_turn().await?;
+            let mut groups = Vec::new();
+            let mut before = state.sequence;
             for turn in found {
-                let is_applied = turn.turn <= applied;
-                let placed = self.load(turn, state.sequence).await?;
-                if !is_applied {
+                let last = turn.last;
+                groups.push(self.load(turn, before));
+                before = last;
+            }
+            for placed in all(groups).await? {
+                if placed.turn.turn > applied {
                     apply::apply(self, state, &placed).await?;
                 }
                 self.learn(state, &placed)?;
@@ -268,7 +267,7 @@ impl Core {
         Sequence(self.applied.load(Ordering::Acquire))
     }
 
-    async fn applied_turn(&self) -> Result<u64> {
+    pub async fn applied_turn(&self) -> Result<u64> {
         Ok(read_state(&self.connection).await?.map_or(0, |applied| applied.turn))
     }
 

@@ -26,6 +26,9 @@ const APPLY_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait after another node was first; each time by chance.
 const LOST_WAIT_MAX_MS: u64 = 8;
 
+/// How often other nodes may be first.
+pub(crate) const LOST_MAX: usize = 1000;
+
 /// One call of `write`.
 pub(crate) type Job = Vec<DocumentWrite>;
 
@@ -56,12 +59,12 @@ impl Core {
         let mut state = self.state.lock().await;
         self.finish(&mut state).await?;
         let mut group: Option<(Uuid, Vec<Entry>)> = None;
-        loop {
+        for _ in 0..LOST_MAX {
             self.load_heads(&mut state, &jobs).await?;
             let draft = draft(&state, &jobs);
             if draft.entries.is_empty() || draft.answers.iter().any(Result::is_err) {
                 // Nothing is appended for these, so nothing tells whether the node was up to date.
-                if self.catch_up(&mut state, Duration::ZERO).await? > 0 {
+                if self.catch_up(&mut state).await? > 0 {
                     continue;
                 }
                 if draft.entries.is_empty() {
@@ -90,7 +93,10 @@ impl Core {
                 Ok(Appended::Yes) => return self.commit(&mut state, turn, draft).await,
                 Ok(Appended::Lost) => {
                     group = Some((name, draft.entries));
-                    self.lost(&mut state).await?;
+                    if let Err(error) = self.lost(&mut state).await {
+                        self.forget_group(Some(name));
+                        return Err(error);
+                    }
                 }
                 Err(error) => {
                     if error.kind() == flare_core::ErrorKind::Unavailable {
@@ -100,11 +106,13 @@ impl Core {
                 }
             }
         }
+        self.forget_group(group.map(|(name, _)| name));
+        Err(always_late())
     }
 
     /// Another node was first: learns what it did.
     pub async fn lost(&self, state: &mut State) -> Result<()> {
-        if self.catch_up(state, Duration::ZERO).await? == 0 && !self.jump(state).await? {
+        if self.catch_up(state).await? == 0 && !self.jump(state).await? {
             // The other node's turn is decided, but not yet everywhere.
             tokio::time::sleep(Duration::from_millis(1 + chance(LOST_WAIT_MAX_MS))).await;
         }
@@ -183,6 +191,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Nothing was written.
+pub(crate) fn always_late() -> Error {
+    Error::unavailable("other nodes were always first to write to Cassandra")
 }
 
 fn chance(max: u64) -> u64 {
