@@ -11,12 +11,13 @@ use uuid::Uuid;
 
 use crate::{
     Core,
-    connection::{Plan, Query, all},
+    connection::all,
     entities,
     group::{self, Entry},
     heads::Head,
     layout::{self, CHANGES, ENTITIES, FEED, HEADS, STATE},
     state::{Group, Placed, State},
+    statement::{Plan, Query},
 };
 
 const PUT_HEAD: Query = Query::new(

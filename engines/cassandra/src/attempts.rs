@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use crate::{
     Core,
-    connection::{Plan, Query},
     layout::{self, ATTEMPTS, STATE, outlet_uuid},
     standing::{self, Buckets},
+    statement::{Plan, Query},
 };
 
 const READ: Query = Query::new("SELECT at, attempts FROM attempts WHERE outlet = ? AND day = ? AND at < ? AND at >= ?");

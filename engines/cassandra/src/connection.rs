@@ -37,82 +37,21 @@ use scylla::{
     },
 };
 
-use crate::{options, options::Options, tls};
+use crate::{
+    options,
+    options::Options,
+    statement::{Mode, Plan, Query, Write},
+    tls,
+};
 
 /// Requests on their way at once, of one call.
 const LANES: usize = 32;
-/// Rows of one partition that are written in one mutation.
-const BATCH_ROWS_MAX: usize = 200;
-const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Rows that the server hands over at once.
 const PAGE_ROWS: i32 = 500;
-
-/// A statement, and how it is run.
-#[derive(Clone, Copy)]
-pub(crate) struct Query {
-    text: &'static str,
-    mode: Mode,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// A read, or a write that may be repeated.
-    Plain,
-    /// A read of what nodes have agreed on, finished or not.
-    SerialRead,
-    /// A conditional write: never repeated by the driver, since nobody knows what came of the first attempt.
-    Conditional,
-}
-
-impl Query {
-    pub const fn new(text: &'static str) -> Self {
-        Self { text, mode: Mode::Plain }
-    }
-
-    pub const fn serial_read(text: &'static str) -> Self {
-        Self { text, mode: Mode::SerialRead }
-    }
-
-    pub const fn conditional(text: &'static str) -> Self {
-        Self { text, mode: Mode::Conditional }
-    }
-}
 
 /// A row that is read whole, independent of the answer that it came in.
 pub(crate) trait OwnedRow: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata> {}
 impl<T: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>> OwnedRow for T {}
-
-/// One row to write, in a batch with others of its partition.
-pub(crate) struct Write {
-    query: Query,
-    values: Box<dyn SerializeRow + Send + Sync>,
-    bytes: usize,
-}
-
-/// Writes by table and partition: each partition is one mutation or a few.
-#[derive(Default)]
-pub(crate) struct Plan {
-    partitions: FxHashMap<Vec<u8>, Vec<Write>>,
-}
-
-impl Plan {
-    /// `partition` names the partition within the table.
-    pub fn add(
-        &mut self,
-        table: u8,
-        partition: &[&[u8]],
-        query: Query,
-        values: impl SerializeRow + Send + Sync + 'static,
-        bytes: usize,
-    ) {
-        let mut key = vec![table];
-        for part in partition {
-            key.extend_from_slice(part);
-            key.push(0);
-        }
-        self.partitions.entry(key).or_default().push(Write { query, values: Box::new(values), bytes });
-    }
-}
 
 pub(crate) struct Connection {
     session: Session,
@@ -258,7 +197,7 @@ impl Connection {
     /// far as a mutation reaches.
     pub async fn write(&self, timestamp: i64, plan: Plan) -> Result<()> {
         let mut batches = Vec::new();
-        for batch in plan.partitions.into_values().flat_map(chunks) {
+        for batch in plan.into_batches() {
             batches.push(self.write_batch(timestamp, batch));
         }
         all(batches).await.map(drop)
@@ -387,22 +326,6 @@ fn levels(options: &Options) -> (Consistency, SerialConsistency) {
         options::SerialConsistency::LocalSerial => SerialConsistency::LocalSerial,
     };
     (consistency, serial)
-}
-
-fn chunks(writes: Vec<Write>) -> Vec<Vec<Write>> {
-    let mut chunks: Vec<Vec<Write>> = Vec::new();
-    let mut bytes = usize::MAX;
-    for write in writes {
-        bytes = bytes.saturating_add(write.bytes);
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < BATCH_ROWS_MAX && bytes <= BATCH_BYTES_MAX => chunk.push(write),
-            _ => {
-                bytes = write.bytes;
-                chunks.push(vec![write]);
-            }
-        }
-    }
-    chunks
 }
 
 /// An answer that a server of the right version does not give.

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use crate::{
     CassandraStore, Core,
-    connection::{Connection, Decision, Query},
+    connection::{Connection, Decision},
+    statement::Query,
 };
 
 const READ: Query = Query::serial_read("SELECT version, value, op FROM agreed WHERE key = ?");

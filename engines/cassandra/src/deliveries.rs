@@ -14,12 +14,13 @@ use scylla::value::CqlVarint;
 
 use crate::{
     CassandraStore, Core, attempts,
-    connection::{Query, all},
+    connection::all,
     entities::{self, KIND_REPLAY},
     layout::{self, ALL_OUTLETS, outlet_uuid},
     letters, missing,
     operation::Operation,
     ports::text,
+    statement::Query,
 };
 
 const READ_VERSION: Query =

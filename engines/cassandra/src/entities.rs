@@ -9,12 +9,13 @@ use uuid::Uuid;
 
 use crate::{
     Core,
-    connection::{Connection, Plan, Query},
+    connection::Connection,
     group::{self, RowChange},
     layout::{ALL_OUTLETS, ENTITIES, STANDINGS},
     log::{self, Appended, Kind, Turn},
     operation::{Operation, Outcome},
     state::{Group, Placed, Swept},
+    statement::{Plan, Query},
     writer::{LOST_MAX, always_late},
 };
 

@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use crate::{
     Core,
-    connection::{Connection, Query, all},
+    connection::{Connection, all},
     documents,
     group::{self, Content},
     heads::Head,
     layout,
+    statement::Query,
 };
 
 const READ: Query = Query::new(

@@ -21,8 +21,9 @@ use scylla::value::CqlVarint;
 use uuid::Uuid;
 
 use crate::{
-    connection::{Connection, Plan, Query},
+    connection::Connection,
     layout::{self, CHANGES},
+    statement::{Plan, Query},
 };
 
 const INSERT_CHANGE: Query = Query::new(

@@ -10,8 +10,9 @@ use scylla::value::CqlVarint;
 use uuid::Uuid;
 
 use crate::{
-    connection::{Connection, Query, all},
+    connection::{Connection, all},
     layout,
+    statement::Query,
 };
 
 const READ: Query = Query::new(

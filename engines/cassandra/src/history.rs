@@ -11,13 +11,14 @@ use uuid::Uuid;
 
 use crate::{
     Core, apply,
-    connection::{Plan, all},
+    connection::all,
     entities::{self, KIND_CLOCK, KIND_STREAM, KIND_TRIMMED},
     feed,
     layout::{self, ENTITIES, LOG_BUCKET},
     log,
     operation::Operation,
     state::Swept,
+    statement::Plan,
 };
 
 /// Changes removed at once.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Core, apply, attempts,
-    connection::{Plan, Query, all},
+    connection::all,
     entities::{self, KIND_PURGE, kind_shards},
     feed, group, history,
     layout::{self, ALL_OUTLETS, ATTEMPTS, DEAD_LETTERS, ENTITIES, FEED, HEADS, RETRIES, STANDINGS, VERSIONS},
@@ -16,6 +16,7 @@ use crate::{
     operation::{Operation, PURGE_STREAM},
     standing,
     state::Told,
+    statement::{Plan, Query},
 };
 
 const REMOVE_HEADS: Query = Query::new("DELETE FROM heads WHERE stream = ? AND shard = ?");

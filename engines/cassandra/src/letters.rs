@@ -5,9 +5,10 @@ use flare_toolkit::rows::decode_dead_letter;
 
 use crate::{
     Core,
-    connection::{Plan, Query, all},
+    connection::all,
     layout::{self, DEAD_LETTERS, outlet_uuid},
     standing::{self, Buckets},
+    statement::{Plan, Query},
 };
 
 const COUNT: Query = Query::new("SELECT COUNT(*) FROM dead_letters WHERE outlet = ? AND bucket = ?");

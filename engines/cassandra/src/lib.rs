@@ -33,6 +33,7 @@ mod record;
 mod schema;
 mod standing;
 mod state;
+mod statement;
 mod tls;
 mod writer;
 

@@ -10,10 +10,11 @@ use flare_toolkit::rows::damaged;
 
 use crate::{
     Core,
-    connection::{Query, all},
+    connection::all,
     entities::{self, kind_shards},
     heads::{self, Head, HeadRow},
     layout,
+    statement::Query,
 };
 
 const READ: Query = Query::new(

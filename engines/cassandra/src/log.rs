@@ -18,8 +18,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    connection::{Connection, Decision, Query},
+    connection::{Connection, Decision},
     layout::{self, LOG_BUCKET},
+    statement::Query,
 };
 
 const MOVE_HEAD: Query = Query::conditional("UPDATE log SET head = ? WHERE bucket = ? IF head = ?");

@@ -7,9 +7,10 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Core,
-    connection::{Query, all},
+    connection::all,
     feed::{self, Item},
     layout::{self, outlet_uuid},
+    statement::Query,
 };
 
 const READ: Query = Query::new("SELECT number, sequence FROM versions WHERE outlet = ? AND bucket = ? AND number IN ?");

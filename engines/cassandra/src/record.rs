@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Core,
-    connection::{Plan, Query},
     layout::{self, ALL_OUTLETS, ATTEMPTS, DEAD_LETTERS, RETRIES, STANDINGS, VERSIONS, outlet_uuid},
     ports::text,
+    statement::{Plan, Query},
 };
 
 const PUT_VERSION: Query =

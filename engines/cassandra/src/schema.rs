@@ -15,8 +15,9 @@ use scylla::value::CqlTimestamp;
 use uuid::Uuid;
 
 use crate::{
-    connection::{Connection, Decision, Query},
+    connection::{Connection, Decision},
     options::{Options, Replication},
+    statement::Query,
 };
 
 /// A step: its name, and the statements that it runs. Each may be run again.

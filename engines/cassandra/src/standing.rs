@@ -5,8 +5,8 @@ use flare_toolkit::rows::damaged;
 
 use crate::{
     Core,
-    connection::{Plan, Query},
     layout::{self, ALL_OUTLETS, STANDINGS},
+    statement::{Plan, Query},
 };
 
 const READ: Query =

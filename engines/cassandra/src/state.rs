@@ -8,12 +8,13 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Core, apply,
-    connection::{Connection, Query, all},
+    connection::{Connection, all},
     entities::{self, KIND_STREAM},
     group::{self, Entry, RowChange},
     heads::{Head, Recent},
     layout,
     log::{self, Kind, Turn},
+    statement::Query,
 };
 
 pub(crate) const READ_STATE: Query =
