@@ -132,6 +132,16 @@ impl Follower {
         }
     }
 
+    /// What lies up to here cannot be read any more in order: only the feed knows.
+    pub fn pass_over(&self, head: Sequence) {
+        self.head.fetch_max(head.0, Ordering::AcqRel);
+        let mut told = self.told.lock();
+        if told.until < head {
+            told.until = head;
+            told.listener.iter().for_each(|listener| listener.missed(head));
+        }
+    }
+
     /// There is nothing after this any more, although the head says so: it was removed.
     fn skip(&self, after: Sequence) {
         let head = self.head();
@@ -213,6 +223,18 @@ mod tests {
         follower.committed(Sequence(12), changes(13..=13));
         assert_eq!(*heard.sequences.lock(), [11, 12, 13]);
         assert_eq!(follower.head(), Sequence(13));
+    }
+
+    #[test]
+    fn what_cannot_be_read_any_more_is_told_as_missed() {
+        let (follower, heard) = (Follower::new(Sequence(10)), Arc::new(Heard::default()));
+        follower.listen(heard.clone());
+        follower.pass_over(Sequence(10));
+        assert!(heard.missed.lock().is_empty());
+        follower.pass_over(Sequence(40));
+        assert_eq!((follower.head(), heard.missed.lock().as_slice()), (Sequence(40), &[40][..]));
+        follower.committed(Sequence(40), changes(41..=41));
+        assert_eq!(*heard.sequences.lock(), [41]);
     }
 
     #[tokio::test]
