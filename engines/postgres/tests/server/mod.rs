@@ -1,5 +1,7 @@
 //! The real server that tests run against, with a schema of its own for everything that is opened.
 
+#![allow(dead_code, reason = "not every test uses all of it")]
+
 use std::time::Duration;
 
 use flare_core::port::Store;
@@ -25,6 +27,13 @@ impl Server {
         };
         let prefix = format!("test_{:08x}", getrandom::u32().unwrap());
         Some(Self { url, prefix, schemas: Mutex::default() })
+    }
+
+    /// The host and the port, as the URL has them.
+    pub fn host(&self) -> String {
+        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        rest.split(['/', '?']).next().unwrap().to_owned()
     }
 
     pub fn options(&self, name: &str) -> Options {
@@ -58,4 +67,18 @@ impl Server {
             client.batch_execute(&format!("DROP SCHEMA IF EXISTS \"{schema}\" CASCADE")).await.unwrap();
         }
     }
+}
+
+/// Does something to the server with `dev/servers`.
+pub async fn control(command: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
+    let done = tokio::process::Command::new(script)
+        .args([command, "postgres"])
+        // Otherwise the server counts as one from elsewhere.
+        .env_remove(VARIABLE)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .await
+        .unwrap();
+    assert!(done.success(), "dev/servers {command} postgres");
 }
