@@ -9,7 +9,7 @@ use flare_core::Error;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::ToSql};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement, types::ToSql};
 use tokio_util::sync::CancellationToken;
 
 use crate::{address::Address, failure::Failure, spawn, values::Time};
@@ -41,6 +41,7 @@ impl Call {
 pub(crate) struct Session {
     pub schema: String,
     pub timeout: Duration,
+    pub partition_rows: i64,
 }
 
 pub(crate) struct Connection {
@@ -165,6 +166,22 @@ impl Connection {
     /// Like [`Connection::run`], for as long as it takes.
     pub async fn run_long(&self, text: &str) -> Result<(), Failure> {
         Ok(self.client.batch_execute(text).await?)
+    }
+
+    /// Like [`Connection::query`], for as long as it takes.
+    pub async fn query_long(&self, call: &Call) -> Result<Vec<Row>, Failure> {
+        let statement = self.statement(call.sql).await?;
+        Ok(self.client.query(&statement, &parameters(call)).await?)
+    }
+
+    /// The one value that a query answers, which need not be known beforehand, for as long as it takes.
+    pub async fn query_text(&self, text: &str) -> Result<String, Failure> {
+        let messages = self.client.simple_query(text).await?;
+        let value = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(value.unwrap_or_default().to_owned())
     }
 
     /// Runs all in order, in one round trip once they are prepared, between `before` and `after`.

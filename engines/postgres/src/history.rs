@@ -12,6 +12,7 @@ use crate::{
     Inner,
     connection::Call,
     groups::unreadable,
+    partitions::{self, LOCK_ROWS},
     values::{Time, bigint, sequence},
 };
 
@@ -91,6 +92,7 @@ impl Inner {
         }
         self.pool.query(&Call::new(SWEPT_TO).with(to)).await?;
         self.pool.query(&Call::new(FORGET_CLOCK).with(Time(older_than))).await?;
+        partitions::tidy_up(&self.pool).await?;
         Ok(removed)
     }
 
@@ -120,8 +122,8 @@ impl Inner {
         for step in sequences.chunks(REMOVE_ROWS) {
             let (Some(first), Some(last)) = (step.first(), step.last()) else { continue };
             let call = Call::new(REMOVE).with(step.to_vec()).with(*first).with(*last);
-            let rows = self.pool.query(&call).await?;
-            let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
+            let rows = self.pool.query_together(&[&Call::new(LOCK_ROWS), &call]).await?;
+            let count: i64 = rows[1].first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
             removed += count.unsigned_abs();
         }
         Ok(removed)

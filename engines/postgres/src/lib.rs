@@ -80,6 +80,8 @@ pub struct Options {
     pub timeout: Duration,
     /// How often to look for changes of other nodes, should notifications not come.
     pub follow_interval: Duration,
+    /// Changes that stand in one table. Larger tables are fewer; smaller ones are tidied up more quickly.
+    pub partition_rows: u32,
     /// A file of certificates (PEM) of the authorities that may sign for the server, in place of those of the web.
     pub ca: Option<PathBuf>,
 }
@@ -97,6 +99,7 @@ impl Default for Options {
             pool_limit: 10,
             timeout: Duration::from_secs(5),
             follow_interval: Duration::from_millis(200),
+            partition_rows: 2_000_000,
             ca: None,
         }
     }
@@ -114,6 +117,7 @@ impl fmt::Debug for Options {
             .field("pool_limit", &self.pool_limit)
             .field("timeout", &self.timeout)
             .field("follow_interval", &self.follow_interval)
+            .field("partition_rows", &self.partition_rows)
             .field("ca", &self.ca)
             .finish_non_exhaustive()
     }
@@ -158,7 +162,11 @@ fn connect(options: &Options) -> Result<Arc<Pool>> {
     if options.timeout.is_zero() || options.follow_interval.is_zero() {
         return Err(Error::invalid("the timeout and the follow interval of PostgreSQL must be longer than nothing"));
     }
-    let session = Session { schema: options.schema.clone(), timeout: options.timeout };
+    let session = Session {
+        schema: options.schema.clone(),
+        timeout: options.timeout,
+        partition_rows: i64::from(options.partition_rows.max(1)),
+    };
     Ok(Pool::new(Address::read(options)?, session, options.pool_limit))
 }
 

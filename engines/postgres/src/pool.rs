@@ -103,10 +103,24 @@ impl Pool {
 
     /// Runs statements that may be run twice, in one round trip. Each is a transaction of its own.
     pub async fn query_all(&self, calls: &[&Call]) -> Result<Vec<Vec<Row>>> {
+        self.query_between(None, calls, None).await
+    }
+
+    /// Like [`Pool::query_all`], in one transaction.
+    pub async fn query_together(&self, calls: &[&Call]) -> Result<Vec<Vec<Row>>> {
+        self.query_between(Some("BEGIN"), calls, Some("COMMIT")).await
+    }
+
+    async fn query_between(
+        &self,
+        before: Option<&str>,
+        calls: &[&Call],
+        after: Option<&str>,
+    ) -> Result<Vec<Vec<Row>>> {
         let mut has_failed = false;
         loop {
             let mut lease = self.lease().await?;
-            let outcome = match lease.connection().pipeline(None, calls, None).await {
+            let outcome = match lease.connection().pipeline(before, calls, after).await {
                 Ok(ran) => ran.all(),
                 Err(failure) => Err(failure),
             };
