@@ -184,7 +184,8 @@ async fn driver_writes(url: &str, group: u64, time: Duration) -> f64 {
             [&sequences, &ids, &of_documents, &replaces, &revisions, &urls, &contents];
         let b: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [&of_documents, &sequences, &ids, &urls];
         let d: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&of_documents, &sequences, &revisions];
-        let (e, f, g): ([&(dyn tokio_postgres::types::ToSql + Sync); 1], [_; 1], [_; 1]) = ([&by], [&last as _], [&note as _]);
+        let (e, f, g): ([&(dyn tokio_postgres::types::ToSql + Sync); 1], [_; 1], [_; 1]) =
+            ([&by], [&last as _], [&note as _]);
         let documents = async {
             if is_new {
                 client.execute(&add_documents, &b).await.unwrap();

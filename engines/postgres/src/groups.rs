@@ -104,7 +104,7 @@ async fn commit_group(inner: &Inner, jobs: &[Job]) -> Result<Vec<Result<Vec<Writ
         let (group, head) = match turn.await {
             // The sequences have outrun the partitions: make some, and try again.
             Err(error) if !made_room && partitions::are_missing(&error) => {
-                partitions::make_room(&inner.pool).await?;
+                partitions::make_room(&inner.pool, jobs.iter().map(Vec::len).sum()).await?;
                 made_room = true;
                 continue;
             }

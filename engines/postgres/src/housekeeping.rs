@@ -57,7 +57,7 @@ pub(crate) async fn run(inner: Arc<Inner>, stop: CancellationToken) {
         }
         let is_due = expired.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL);
         let work = async {
-            partitions::make_room(&inner.pool).await?;
+            partitions::make_room(&inner.pool, 0).await?;
             inner.sweep_up().await?;
             while inner.purge_some().await? {}
             if is_due { inner.expire().await } else { Ok(()) }

@@ -135,7 +135,7 @@ const VERSIONS: BatchLimits = BatchLimits { jobs_max: 512, weight_max: 512, wait
 pub async fn open(options: &Options) -> Result<Store> {
     let pool = connect(options)?;
     Layout { pool: pool.clone() }.up().await?;
-    partitions::make_room(&pool).await?;
+    partitions::make_room(&pool, 0).await?;
     let inner = Arc::new(Inner::open(pool, options).await?);
     let stop = CancellationToken::new();
     spawn(follow::run(inner.clone(), stop.clone(), options.follow_interval));

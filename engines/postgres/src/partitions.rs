@@ -34,27 +34,28 @@ pub(crate) fn are_missing(error: &Error) -> bool {
     cause.and_then(tokio_postgres::Error::code) == Some(&SqlState::CHECK_VIOLATION)
 }
 
-/// Makes the partitions that are due, one node at a time.
-pub(crate) async fn make_room(pool: &Pool) -> Result<()> {
+/// Makes the partitions that are due, one node at a time, with room for at least so many rows.
+pub(crate) async fn make_room(pool: &Pool, wanted: usize) -> Result<()> {
+    // The next partition is there before the newest is full.
+    let ahead = pool.session.partition_rows + i64::try_from(wanted).unwrap_or(0);
     let (head, past) = end(pool.query(&Call::new(END)).await?.first())?;
-    if past > head + pool.session.partition_rows {
+    if past > head + ahead {
         return Ok(());
     }
     let mut lease = pool.lease().await?;
     lease.begin();
-    let made = make_all(lease.connection(), pool.session.partition_rows).await;
+    let made = make_all(lease.connection(), ahead, pool.session.partition_rows).await;
     if made.is_ok() {
         lease.end();
     }
     pool.note(made)
 }
 
-async fn make_all(connection: &Connection, rows: i64) -> Result<(), Failure> {
+async fn make_all(connection: &Connection, ahead: i64, rows: i64) -> Result<(), Failure> {
     let lock = Call::new(LOCK);
     connection.pipeline(Some("BEGIN"), &[&lock], None).await?.all()?;
     let (head, mut past) = end(connection.query(&Call::new(END)).await?.first())?;
-    // So many sequences have their place before they are given out.
-    while past <= head + rows {
+    while past <= head + ahead {
         let (first, name) = (past, format!("changes_{past}"));
         past += rows;
         // Attached rather than created in place: that would keep all readers and writers away for a moment.

@@ -111,12 +111,7 @@ impl Pool {
         self.query_between(Some("BEGIN"), calls, Some("COMMIT")).await
     }
 
-    async fn query_between(
-        &self,
-        before: Option<&str>,
-        calls: &[&Call],
-        after: Option<&str>,
-    ) -> Result<Vec<Vec<Row>>> {
+    async fn query_between(&self, before: Option<&str>, calls: &[&Call], after: Option<&str>) -> Result<Vec<Vec<Row>>> {
         let mut has_failed = false;
         loop {
             let mut lease = self.lease().await?;

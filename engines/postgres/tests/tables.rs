@@ -24,7 +24,8 @@ async fn partitions_are_made_ahead_and_tidied_up_behind_the_sweep() {
     let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
     // One document of ten stays as it is, nine are replaced all the time; more at once than there is room for.
     for round in 0..20i64 {
-        let name = |number: i64| if number % 10 == 0 { format!("still-{round}-{number}") } else { format!("{}", number % 10) };
+        let name =
+            |number: i64| if number % 10 == 0 { format!("still-{round}-{number}") } else { format!("{}", number % 10) };
         let writes = (0..100).map(|number| DocumentWrite {
             at: make::at(round * 60),
             ..make::put(&stream, &name(number), i128::from(round * 100 + number))
@@ -55,7 +56,11 @@ async fn partitions_are_made_ahead_and_tidied_up_behind_the_sweep() {
     let gone = (0..20).flat_map(|round| (0..10).map(move |number| format!("still-{round}-{}", number * 10)));
     let deletes = gone.map(|name| DocumentWrite { at: make::at(30 * 60), ..make::delete(&stream, &name, None) });
     store.documents.write(deletes.collect()).await.unwrap();
-    store.documents.write(vec![DocumentWrite { at: make::at(40 * 60), ..make::put(&stream, "1", 10_000) }]).await.unwrap();
+    store
+        .documents
+        .write(vec![DocumentWrite { at: make::at(40 * 60), ..make::put(&stream, "1", 10_000) }])
+        .await
+        .unwrap();
     store.documents.sweep(make::at(40 * 60)).await.unwrap();
     let (after, _) = tables().await;
     assert!(after <= 7, "{after} tables of {before} are left");
