@@ -140,6 +140,14 @@ impl Proxy {
             Some(Trap { bytes: bytes.into(), cut: Cut::Before, then_refuse: false, then_hold: true });
     }
 
+    /// From now on everything goes through as if there were no proxy.
+    pub fn calm(&self) {
+        *self.shared.trap.lock() = None;
+        self.delay(Duration::ZERO);
+        self.release();
+        self.refuse(false);
+    }
+
     /// Whether the bytes have come.
     pub fn has_cut(&self) -> bool {
         self.shared.trap.lock().is_none()

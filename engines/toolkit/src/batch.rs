@@ -3,7 +3,13 @@
 //! Nobody waits for company: a lone job goes at once. Under load the batches grow by themselves, up to a maximum, and a
 //! caller past `waiting_max` waits for a place.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use flare_core::{Error, Result};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -25,6 +31,8 @@ struct Waiting<J, A> {
     job: J,
     weight: usize,
     answer: oneshot::Sender<Result<A>>,
+    /// A batch has taken the job, or its caller has taken it back: whoever is first.
+    is_taken: Arc<AtomicBool>,
 }
 
 /// Gathers jobs into batches.
@@ -46,10 +54,39 @@ impl<J: Send + 'static, A: Send + 'static> Batcher<J, A> {
 
     /// Does one job with whatever others wait.
     pub async fn run(&self, job: J, weight: usize) -> Result<A> {
-        let (answer, answered) = oneshot::channel();
+        self.run_within(Duration::MAX, job, weight, || Error::unavailable("the store is busy")).await
+    }
+
+    /// Like [`Batcher::run`], but a job that no batch has taken in this time is not done at all, and `late` is its answer.
+    pub async fn run_within(
+        &self,
+        patience: Duration,
+        job: J,
+        weight: usize,
+        late: impl FnOnce() -> Error,
+    ) -> Result<A> {
+        let (answer, mut answered) = oneshot::channel();
+        let is_taken = Arc::new(AtomicBool::new(false));
         let closed = || Error::unavailable("the store is closed");
-        self.jobs.send(Waiting { job, weight, answer }).await.map_err(|_| closed())?;
-        answered.await.map_err(|_| Error::internal("a call to the store did not finish"))?
+        let waiting = Waiting { job, weight, answer, is_taken: is_taken.clone() };
+        let deadline = tokio::time::sleep(patience);
+        tokio::pin!(deadline);
+        tokio::select! {
+            biased;
+            sent = self.jobs.send(waiting) => sent.map_err(|_| closed())?,
+            () = &mut deadline => return Err(late()),
+        }
+        let unfinished = |_| Error::internal("a call to the store did not finish");
+        tokio::select! {
+            biased;
+            outcome = &mut answered => return outcome.map_err(unfinished)?,
+            () = &mut deadline => {}
+        }
+        if !is_taken.swap(true, Ordering::AcqRel) {
+            return Err(late());
+        }
+        // It is on its way, and only its batch knows how it ends.
+        answered.await.map_err(unfinished)?
     }
 }
 
@@ -71,12 +108,20 @@ where
         }) else {
             return;
         };
+        if first.is_taken.swap(true, Ordering::AcqRel) {
+            continue;
+        }
         let mut weight = first.weight;
         let mut batch = vec![first];
         while batch.len() < limits.jobs_max
             && let Ok(next) = waiting.try_recv()
         {
-            if weight + next.weight > limits.weight_max {
+            // What is left over may still be taken back.
+            let is_left_over = weight + next.weight > limits.weight_max;
+            if !is_left_over && next.is_taken.swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            if is_left_over {
                 left_over = Some(next);
                 break;
             }
@@ -183,6 +228,34 @@ mod tests {
             call.await.unwrap();
         }
         assert_eq!(*seen.batches.lock(), [vec![1], vec![2], vec![3], vec![4], vec![5]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_waits_too_long_is_taken_back_and_not_done() {
+        let (batcher, seen) = start(LIMITS);
+        let calls = call_all(&batcher, &[(1, 1)]).await;
+        let late = || Error::unavailable("too late");
+        let patience = Duration::from_secs(1);
+        assert_eq!(batcher.run_within(patience, 2, 1, late).await.unwrap_err().to_string(), "too late");
+        seen.gate.notify_one();
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!(batcher.run_within(patience, 3, 1, late).await.unwrap(), 30);
+        assert_eq!(*seen.batches.lock(), [vec![1], vec![3]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_is_on_its_way_is_waited_for() {
+        let (batcher, seen) = start(LIMITS);
+        let gate = seen.clone();
+        #[allow(clippy::disallowed_methods, reason = "a test")]
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            gate.gate.notify_one();
+        });
+        let late = || Error::unavailable("too late");
+        assert_eq!(batcher.run_within(Duration::from_secs(1), 1, 1, late).await.unwrap(), 10);
     }
 
     #[tokio::test]
