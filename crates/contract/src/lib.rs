@@ -11,6 +11,7 @@ mod delivery_log;
 mod documents;
 mod entities;
 pub mod make;
+pub mod proxy;
 mod reopening;
 mod sharing;
 mod tokens;

@@ -1,6 +1,9 @@
 //! The connection to the server: what it is, commands with a deadline, and what their failures mean.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use flare_core::{Error, Result};
 use flare_toolkit::health::Health;
@@ -35,8 +38,10 @@ pub(crate) struct Connection {
     /// One for each table, in the order of the tables.
     collections: Vec<Collection<RawDocumentBuf>>,
     pub deployment: Deployment,
+    /// How long the server may take for a command.
     pub timeout: Duration,
     pub health: Health,
+    is_closed: AtomicBool,
     /// For messages: without credentials.
     address: String,
 }
@@ -90,6 +95,7 @@ impl Connection {
             deployment: Deployment::Standalone,
             timeout: options.timeout,
             health: Health::default(),
+            is_closed: AtomicBool::new(false),
             address,
         };
         let hello = connection.call("ask for its role", connection.database.run_command(doc! { "hello": 1 })).await?;
@@ -123,9 +129,24 @@ impl Connection {
         }
     }
 
+    /// From now on every call fails.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    fn require_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) { Err(Error::unavailable("the store is closed")) } else { Ok(()) }
+    }
+
+    /// Looking for a server may take as long as it takes to answer.
+    fn patience(&self) -> Duration {
+        self.timeout.saturating_mul(2)
+    }
+
     /// Waits for a call no longer than the timeout, and notes how it went. For calls that may be repeated freely.
     pub async fn call<T>(&self, what: &str, call: impl IntoFuture<Output = mongodb::error::Result<T>>) -> Result<T> {
-        let outcome = match tokio::time::timeout(self.timeout, call.into_future()).await {
+        self.require_open()?;
+        let outcome = match tokio::time::timeout(self.patience(), call.into_future()).await {
             Ok(outcome) => outcome.map_err(|error| self.unavailable(what, error)),
             Err(_) => Err(self.too_slow(what)),
         };
@@ -137,7 +158,7 @@ impl Connection {
     }
 
     pub fn too_slow(&self, what: &str) -> Error {
-        let (address, timeout) = (&self.address, self.timeout);
+        let (address, timeout) = (&self.address, self.patience());
         Error::unavailable(format!("could not {what} in MongoDB at {address}: no answer within {timeout:?}"))
     }
 
@@ -211,7 +232,8 @@ impl Connection {
 
     async fn run_write(&self, verb: &str, table: Table, command: RawDocumentBuf) -> Result<Reply, Failure> {
         let what = format!("{verb} {}", table.name());
-        let outcome = match tokio::time::timeout(self.timeout, self.database.run_raw_command(command)).await {
+        self.require_open().map_err(Failure::NotDone)?;
+        let outcome = match tokio::time::timeout(self.patience(), self.database.run_raw_command(command)).await {
             Err(_) => Err(Failure::Unknown(self.too_slow(&what))),
             Ok(Err(error)) if was_never_sent(&error) => Err(Failure::NotDone(self.unavailable(&what, error))),
             Ok(Err(error)) => Err(Failure::Unknown(self.unavailable(&what, error))),
@@ -296,8 +318,10 @@ async fn client_options(options: &Options) -> Result<ClientOptions> {
     settings.max_pool_size.get_or_insert(options.pool_limit);
     settings.connect_timeout.get_or_insert(options.timeout);
     settings.server_selection_timeout.get_or_insert(options.timeout);
-    // What is weaker could be taken back when a server is lost.
+    // What is weaker could be taken back when a server is lost, and decisions are made on what is newest.
     settings.write_concern = Some(WriteConcern::majority());
+    settings.read_concern = None;
+    settings.selection_criteria = None;
     Ok(settings)
 }
 

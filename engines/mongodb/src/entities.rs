@@ -25,7 +25,7 @@ use crate::{
 impl Streams for MongoStore {
     async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
         let write = EntityWrite::InsertStream { id: stream.id, body: encode_stream(stream)?, once };
-        Ok(inserted(self.lane.write(Job::Entity(write)).await?, StreamId::from_bytes))
+        Ok(inserted(&self.lane.write(Job::Entity(write)).await?, StreamId::from_bytes))
     }
 
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {
@@ -56,7 +56,7 @@ impl Outlets for MongoStore {
             start: outlet.start(),
             once,
         };
-        Ok(inserted(self.lane.write(Job::Entity(write)).await?, OutletId::from_bytes))
+        Ok(inserted(&self.lane.write(Job::Entity(write)).await?, OutletId::from_bytes))
     }
 
     async fn update(&self, outlet: &Outlet) -> Result<()> {
@@ -117,9 +117,9 @@ impl MongoStore {
     }
 }
 
-fn inserted<Id>(done: Done, id: fn([u8; 16]) -> Id) -> Inserted<Id> {
+fn inserted<Id>(done: &Done, id: fn([u8; 16]) -> Id) -> Inserted<Id> {
     match done {
-        Done::MadeBefore(before) => Inserted::Before(id(before)),
+        Done::MadeBefore(before) => Inserted::Before(id(*before)),
         _ => Inserted::New,
     }
 }

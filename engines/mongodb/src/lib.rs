@@ -220,6 +220,7 @@ impl port::Engine for MongoStore {
     async fn close(&self) -> Result<()> {
         self.lane.close().await;
         self.stop.cancel();
+        self.connection.close();
         Ok(())
     }
 }

@@ -61,6 +61,12 @@ impl Rows {
         self.0.iter().flat_map(|(_, rows)| rows).map(|row| row.as_bytes().len()).sum()
     }
 
+    /// Those of some tables.
+    #[cfg(test)]
+    pub fn only(&self, tables: &[Table]) -> Self {
+        Self(self.0.iter().filter(|(table, _)| tables.contains(table)).cloned().collect())
+    }
+
     fn write(&self) -> RawDocumentBuf {
         let mut whole = RawDocumentBuf::new();
         for (table, rows) in &self.0 {
@@ -273,12 +279,14 @@ impl Log {
 
 /// Rows of a large group.
 impl Log {
-    async fn write_parts(&self, group: &Group) -> Result<i64, Failure> {
-        let mut parts = vec![Rows::default()];
+    pub(crate) async fn write_parts(&self, group: &Group) -> Result<i64, Failure> {
+        let (mut parts, mut bytes) = (vec![Rows::default()], 0);
         for (table, rows) in &group.rows.0 {
             for row in rows {
-                if parts.last().is_some_and(|part| part.bytes() + row.as_bytes().len() > HEAD_ROWS_BYTES_MAX) {
+                bytes += row.as_bytes().len();
+                if bytes > HEAD_ROWS_BYTES_MAX {
                     parts.push(Rows::default());
+                    bytes = row.as_bytes().len();
                 }
                 if let Some(part) = parts.last_mut() {
                     part.put(*table, row.clone());

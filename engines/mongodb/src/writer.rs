@@ -143,8 +143,13 @@ impl WriteLane {
         }
     }
 
+    /// Takes no more writes. Those who wait for the outcome of their last one are told it if it can be known now.
     pub async fn close(&self) {
-        self.writer.state.lock().await.is_closed = true;
+        let mut state = self.writer.state.lock().await;
+        if let Err(error) = self.writer.settle(&mut state).await {
+            tracing::warn!(reason = error.chain(), "the store is closed, and it is not known what became of a write");
+        }
+        state.is_closed = true;
     }
 }
 
@@ -162,6 +167,12 @@ impl Writer {
         let mut state = self.state.lock().await;
         if state.is_closed {
             return Err(Error::unavailable("the store is closed"));
+        }
+        if state.unresolved.is_some()
+            && let Some(trouble) = self.connection.health.trouble()
+        {
+            // It is looked for in the background.
+            return Err(Error::unavailable(trouble));
         }
         self.settle(&mut state).await?;
         let mut promises = Vec::with_capacity(jobs.len());
@@ -333,3 +344,6 @@ impl Plan {
         self.group.sequence
     }
 }
+
+#[cfg(test)]
+mod tests;
