@@ -49,6 +49,7 @@ struct Shared {
     /// Connections up to this number hold back what they have.
     held: watch::Sender<usize>,
     is_refusing: AtomicBool,
+    loses_answers: AtomicBool,
     delay: Mutex<Duration>,
     trap: Mutex<Option<Trap>>,
     opened: AtomicUsize,
@@ -82,6 +83,7 @@ impl Proxy {
             generation: watch::Sender::new(0),
             held: watch::Sender::new(0),
             is_refusing: AtomicBool::new(false),
+            loses_answers: AtomicBool::new(false),
             delay: Mutex::default(),
             trap: Mutex::default(),
             opened: AtomicUsize::new(0),
@@ -140,12 +142,19 @@ impl Proxy {
             Some(Trap { bytes: bytes.into(), cut: Cut::Before, then_refuse: false, then_hold: true });
     }
 
+    /// Requests arrive and answers do not: nobody knows what became of them. Answers that were lost do not come back: cut
+    /// the connections afterwards.
+    pub fn lose_answers(&self) {
+        self.shared.loses_answers.store(true, Ordering::Release);
+    }
+
     /// From now on everything goes through as if there were no proxy.
     pub fn calm(&self) {
         *self.shared.trap.lock() = None;
         self.delay(Duration::ZERO);
         self.release();
         self.refuse(false);
+        self.shared.loses_answers.store(false, Ordering::Release);
     }
 
     /// Whether the bytes have come.
@@ -211,7 +220,8 @@ impl Line<'_> {
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             wait(self.shared).await;
             self.has_answered.store(true, Ordering::Release);
-            if !self.is_cut.load(Ordering::Acquire) && to.write_all(&buffer[..length]).await.is_err() {
+            let is_lost = self.is_cut.load(Ordering::Acquire) || self.shared.loses_answers.load(Ordering::Acquire);
+            if !is_lost && to.write_all(&buffer[..length]).await.is_err() {
                 return;
             }
         }
