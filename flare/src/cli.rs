@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Flag, Sources};
 use crate::version::{self, VERSION};
-use crate::{client, listen, log, start, terminal};
+use crate::{client, listen, log, migrate, start, terminal};
 
 /// The exit code of a command that failed. Usage errors exit with 2, as clap does.
 const FAILED: u8 = 1;
@@ -63,6 +63,8 @@ enum Command {
     /// Print a commented sample of the configuration, or check a file
     #[command(after_help = CONFIG_HELP)]
     Config(Config),
+    /// Show and take the steps that bring the data to the layout of this version
+    Migrate(migrate::Migrate),
     /// Receive deliveries and show them
     Listen(Box<listen::Args>),
     /// Show what a server says about itself
@@ -144,6 +146,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Start(start) => block_on(run_start(start)),
         Command::Config(config) => run_config(config),
+        Command::Migrate(migrate) => block_on(migrate.run()),
         Command::Listen(args) => block_on(listen::run(*args)),
         Command::Status(status) => block_on(status.run()),
         Command::Resources(resources) => block_on(resources.run()),

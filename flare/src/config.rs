@@ -15,6 +15,7 @@ pub mod keys;
 pub mod kind;
 mod problem;
 mod reference;
+mod repository;
 mod sample;
 mod secret;
 mod sections;
@@ -38,11 +39,11 @@ pub use duration::Duration;
 pub use host::{HostName, WebOrigin};
 pub use problem::{Origin, Problem, Problems};
 pub use reference::reference;
+pub use repository::{Repository, RepositoryEngine};
 pub use sample::sample;
 pub use secret::{Secret, Token};
 pub use sections::{
-    Aws, Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Repository, RepositoryEngine, Security, Task,
-    TaskEngine,
+    Aws, Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Security, Task, TaskEngine,
 };
 pub use size::ByteSize;
 pub use target::DeliveryTarget;

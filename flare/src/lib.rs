@@ -8,6 +8,7 @@ pub mod config;
 pub mod json;
 pub mod listen;
 pub mod log;
+pub mod migrate;
 pub mod start;
 pub mod terminal;
 pub mod version;

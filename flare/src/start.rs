@@ -1,13 +1,17 @@
 //! The server: engines, node and API put together, from the configuration to the last signal.
 
-mod engine;
+pub(crate) mod engine;
 mod settings;
 mod tls;
 
 use std::{fmt::Write, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use flare_node::{Node, Supervisor};
+use flare_core::port::Store;
+use flare_node::{
+    Node, Supervisor,
+    lease::{Claim, Lease},
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -28,9 +32,19 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let node_settings = settings::node(&config)?;
     let listener = bind(config.http.addr, "--addr").await?;
     let address = listener.local_addr().context("cannot tell the address that is listened on")?;
-    let store = engine::open(&config)?;
+    let store = engine::open(&config).await?;
+    let mut turn = tokio::select! {
+        turn = Turn::wait(&store, &config, &address.to_string()) => turn?,
+        name = signals.next() => {
+            tracing::info!(signal = name, "stopped while waiting for the node that works");
+            return Ok(());
+        }
+    };
     let supervisor = Supervisor::default();
-    let node = Node::start(store, &node_settings, &supervisor).await.map_err(whole)?;
+    let node = tokio::select! {
+        node = Node::start(store, &node_settings, &supervisor) => node.map_err(whole)?,
+        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
+    };
 
     terminal::print(banner(&config, file, &address.to_string()))?;
     let stop = CancellationToken::new();
@@ -39,6 +53,8 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let failed = tokio::select! {
         () = &mut serving => bail!("the HTTP server ended without being told to"),
         () = supervisor.failed() => true,
+        // Not even what is in flight may go on: somebody else may be at work already.
+        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
         name = signals.next() => {
             tracing::info!(signal = name, "stopping; a second signal exits at once");
             false
@@ -48,12 +64,21 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let stopped = async {
         stop.cancel();
         serving.await;
-        let closed = node.stop().await;
+        node.finish().await;
+    };
+    tokio::select! {
+        () = stopped => {}
+        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
+        name = signals.next() => bail!("{name} came twice: exiting without waiting for what is in flight"),
+    }
+    turn.end().await;
+    let closed = async {
+        let closed = node.close().await;
         supervisor.finish(TASKS_GRACE).await;
         closed
     };
     tokio::select! {
-        closed = stopped => closed.map_err(whole).context("the store did not close cleanly")?,
+        closed = closed => closed.map_err(whole).context("the store did not close cleanly")?,
         name = signals.next() => bail!("{name} came twice: exiting without waiting for what is in flight"),
     }
     if failed {
@@ -63,9 +88,47 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The right of this node to work, where several nodes can reach the data.
+struct Turn {
+    lease: Option<Lease>,
+}
+
+impl Turn {
+    /// Waits until no other node works on the data.
+    async fn wait(store: &Store, config: &Config, address: &str) -> anyhow::Result<Self> {
+        if !store.engine.limits().is_shared {
+            return Ok(Self { lease: None });
+        }
+        let claim = Claim { address: address.to_owned(), time: config.node.lease.get() };
+        let waits = |owner: &str| {
+            tracing::info!(owner, "another node works on the same data; this one waits until it is gone");
+        };
+        let lease = Lease::acquire(store.coordination.clone(), claim, waits).await.map_err(whole)?;
+        store.deliveries.seal(lease.epoch()).await.map_err(whole)?;
+        Ok(Self { lease: Some(lease) })
+    }
+
+    /// Returns when the node must not work any more.
+    async fn is_over(&mut self) -> flare_core::Error {
+        match &mut self.lease {
+            Some(lease) => lease.keep().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next one need not wait.
+    async fn end(self) {
+        if let Some(mut lease) = self.lease
+            && let Err(error) = lease.release().await
+        {
+            tracing::debug!(reason = error.chain(), "could not say that this node has stopped");
+        }
+    }
+}
+
 /// The error with its causes in its message.
 #[allow(clippy::needless_pass_by_value, reason = "it is made for map_err")]
-fn whole(error: flare_core::Error) -> anyhow::Error {
+pub(crate) fn whole(error: flare_core::Error) -> anyhow::Error {
     anyhow::Error::msg(error.chain())
 }
 
@@ -84,6 +147,9 @@ fn banner(config: &Config, file: Option<&Path>, address: &str) -> String {
             line("data", &format!("{} (embedded)", std::path::absolute(path).as_ref().unwrap_or(path).display()));
         }
         RepositoryEngine::Memory => line("data", "in memory: nothing outlives this process"),
+        RepositoryEngine::Mongodb => line("data", "in MongoDB"),
+        RepositoryEngine::Cassandra => line("data", "in Cassandra"),
+        RepositoryEngine::Postgres => line("data", "in PostgreSQL"),
     }
     line("config", &file.map_or_else(|| "defaults".into(), |file| file.display().to_string()));
     text.truncate(text.trim_end().len());

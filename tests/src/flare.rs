@@ -19,6 +19,9 @@ use crate::wait::within;
 /// How often a state that gives no signal is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
+/// Tables are made one after another, which takes some servers a second each.
+const MIGRATION_MAX: Duration = Duration::from_secs(180);
+
 /// How much of the log a failed scenario shows.
 const LOG_BYTES_SHOWN: u64 = 16 << 10;
 
@@ -53,6 +56,24 @@ impl Flare {
         let folder = TempDir::with_prefix("flare-test-").unwrap();
         let data = folder.path().join("data");
         Self::launch(folder, data, config).await
+    }
+
+    /// A server with this configuration that was not started yet.
+    pub fn stopped(config: &str) -> Self {
+        let folder = TempDir::with_prefix("flare-test-").unwrap();
+        let data = folder.path().join("data");
+        Self::prepare(folder, data, config)
+    }
+
+    /// Runs `flare migrate up` with the configuration of this server, which must not run; returns what it said.
+    pub async fn migrate(&self) -> String {
+        let mut command = tokio::process::Command::new(binary());
+        command.args(["migrate", "up", "--config"]).arg(self.folder.path().join("flare.toml"));
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(MIGRATION_MAX, command.output()).await.expect("the migration ends").unwrap();
+        let said = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        assert!(output.status.success(), "{}{}", said(&output.stdout), said(&output.stderr));
+        said(&output.stdout)
     }
 
     /// Starts a server with this configuration on a folder that outlives it.

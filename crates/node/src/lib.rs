@@ -7,6 +7,7 @@ mod clock;
 mod delivery;
 mod fast_map;
 mod intake;
+pub mod lease;
 mod node;
 mod registry;
 pub mod settings;

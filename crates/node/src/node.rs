@@ -165,10 +165,14 @@ impl Node {
         Ok(node)
     }
 
-    /// Finishes what is in flight, records it, and closes the store. Intake must have stopped.
-    pub async fn stop(&self) -> Result<()> {
+    /// Finishes what is in flight and records it. Intake must have stopped.
+    pub async fn finish(&self) {
         self.stop.cancel();
         self.delivery.stop().await;
+    }
+
+    /// Closes the store. The node must have finished.
+    pub async fn close(&self) -> Result<()> {
         self.store.engine.close().await
     }
 

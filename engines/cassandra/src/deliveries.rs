@@ -26,9 +26,10 @@ use crate::{
 const READ_VERSION: Query =
     Query::new("SELECT sequence, revision, deleted FROM versions WHERE outlet = ? AND bucket = ? AND number = ?");
 const READ_STANDING: Query =
-    Query::new("SELECT start, cursor, demand, retries FROM standings WHERE part = ? AND outlet = ?");
-const READ_STANDINGS: Query =
-    Query::new("SELECT outlet, start, cursor, demand, retries FROM standings WHERE part = ? AND outlet > ?");
+    Query::new("SELECT start, cursor, demand, failing_since, retries FROM standings WHERE part = ? AND outlet = ?");
+const READ_STANDINGS: Query = Query::new(
+    "SELECT outlet, start, cursor, demand, failing_since, retries FROM standings WHERE part = ? AND outlet > ?",
+);
 const READ_RETRIES: Query =
     Query::new("SELECT number, url, attempts, due FROM retries WHERE outlet = ? AND bucket = ?");
 
@@ -57,11 +58,11 @@ impl Deliveries for CassandraStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        type Row = (Vec<u8>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<i32>>);
+        type Row = (Vec<u8>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<i32>>);
         let mut rows = self.core.connection.stream::<Row>(READ_STANDINGS, (ALL_OUTLETS, after)).await?;
-        while let Some((id, start, cursor, demand, retries)) = rows.next().await? {
+        while let Some((id, start, cursor, demand, failing, retries)) = rows.next().await? {
             let id = OutletId::from_bytes(id.try_into().map_err(|_| damaged("standing"))?);
-            standings.extend(standing(id, (start, cursor, demand, retries)));
+            standings.extend(standing(id, (start, cursor, demand, failing, retries)));
             if standings.len() >= limit {
                 break;
             }
@@ -102,6 +103,10 @@ impl Deliveries for CassandraStore {
         attempts::forget(&self.core, older_than).await
     }
 
+    async fn forget_dead_letters(&self, older_than: Timestamp) -> Result<()> {
+        letters::forget(&self.core, older_than).await
+    }
+
     async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()> {
         let row = replay.map(|replay| encode_replay(&replay)).transpose()?;
         let row = row.map(|row| text(&row)).transpose()?;
@@ -118,16 +123,17 @@ impl Deliveries for CassandraStore {
     }
 }
 
-type StandingRow = (Option<i64>, Option<i64>, Option<i64>, Option<Vec<i32>>);
+type StandingRow = (Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<i32>>);
 
 /// Without a start, it is what is left of a deleted outlet.
-fn standing(outlet: OutletId, (start, cursor, demand, retries): StandingRow) -> Option<(Standing, Vec<i32>)> {
+fn standing(outlet: OutletId, (start, cursor, demand, failing, retries): StandingRow) -> Option<(Standing, Vec<i32>)> {
     let start = start?;
     let standing = Standing {
         outlet,
         cursor: Sequence(cursor.unwrap_or(start) as u64),
         retries: Vec::new(),
         demand: demand.unwrap_or_default() as u64,
+        failing_since: failing.and_then(|since| timestamp(since).ok()),
     };
     Some((standing, retries.unwrap_or_default()))
 }

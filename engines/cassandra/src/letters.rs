@@ -2,6 +2,7 @@
 
 use flare_core::{OutletId, Result, Sequence, delivery::DeadLetter};
 use flare_toolkit::rows::decode_dead_letter;
+use jiff::Timestamp;
 
 use crate::{
     Core,
@@ -58,6 +59,24 @@ async fn read(
             && let Some(letter) = letter
         {
             letters.push(decode_dead_letter(outlet, letter.as_bytes())?);
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was given up before this time, some at a time.
+pub(crate) async fn forget(core: &Core, older_than: Timestamp) -> Result<()> {
+    const STEP: usize = 500;
+    for outlet in standing::with_letters(core).await? {
+        let mut kept = 0;
+        loop {
+            let (letters, _) = page(core, outlet, kept, STEP).await?;
+            let old: Vec<_> = letters.iter().filter(|letter| letter.at < older_than).map(|one| one.sequence).collect();
+            kept += letters.len() - old.len();
+            discard(core, outlet, old).await?;
+            if letters.len() < STEP {
+                break;
+            }
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use flare_core::{
     document::{Progress, Retry, Version},
 };
 use flare_toolkit::rows::{encode_attempts, encode_dead_letter, micros};
+use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -21,6 +22,7 @@ const PUT_VERSION: Query =
     Query::new("INSERT INTO versions (outlet, bucket, number, sequence, revision, deleted) VALUES (?, ?, ?, ?, ?, ?)");
 const PUT_CURSOR: Query = Query::new("UPDATE standings SET cursor = ? WHERE part = ? AND outlet = ?");
 const PUT_DEMAND: Query = Query::new("UPDATE standings SET demand = ? WHERE part = ? AND outlet = ?");
+const PUT_FAILING: Query = Query::new("UPDATE standings SET failing_since = ? WHERE part = ? AND outlet = ?");
 const ADD_RETRIES: Query = Query::new("UPDATE standings SET retries = retries + ? WHERE part = ? AND outlet = ?");
 const ADD_LETTERS: Query =
     Query::new("UPDATE standings SET dead_letters = dead_letters + ? WHERE part = ? AND outlet = ?");
@@ -45,6 +47,7 @@ struct Folded {
     versions: FxHashMap<(OutletId, DocumentNumber), Version>,
     cursors: FxHashMap<OutletId, Sequence>,
     demands: FxHashMap<OutletId, u64>,
+    failing: FxHashMap<OutletId, Option<Timestamp>>,
     /// None when it is settled.
     retries: FxHashMap<(OutletId, DocumentNumber), Option<Retry>>,
     letters: FxHashMap<(OutletId, Sequence), DeadLetter>,
@@ -60,6 +63,7 @@ fn fold(progress: Vec<Progress>) -> Folded {
             }
             Progress::Cursor { outlet, cursor } => drop(folded.cursors.insert(outlet, cursor)),
             Progress::Demand { outlet, left } => drop(folded.demands.insert(outlet, left)),
+            Progress::Failing { outlet, since } => drop(folded.failing.insert(outlet, since)),
             Progress::Retry(retry) => drop(folded.retries.insert((retry.outlet, retry.number), Some(retry))),
             Progress::Settled { outlet, number } => drop(folded.retries.insert((outlet, number), None)),
             Progress::DeadLetter(letter) => {
@@ -158,6 +162,10 @@ fn plan_standings(plan: &mut Plan, folded: &Folded) {
     for (query, outlet, number) in numbers {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         plan.add(STANDINGS, &[], query, (number, ALL_OUTLETS, outlet.as_bytes().to_vec()), ROW_BYTES);
+    }
+    for (outlet, since) in &folded.failing {
+        let row = (since.map(micros), ALL_OUTLETS, outlet.as_bytes().to_vec());
+        plan.add(STANDINGS, &[], PUT_FAILING, row, ROW_BYTES);
     }
 }
 

@@ -47,7 +47,7 @@ const TABLES: &[&str] = &[
      swept_from bigint, swept_to bigint)",
     "CREATE TABLE IF NOT EXISTS agreed (key text PRIMARY KEY, version bigint, value blob, op uuid)",
     "CREATE TABLE IF NOT EXISTS standings (part text, outlet blob, start bigint, cursor bigint, demand bigint, \
-     retries set<int>, dead_letters set<int>, attempts set<int>, PRIMARY KEY (part, outlet))",
+     failing_since bigint, retries set<int>, dead_letters set<int>, attempts set<int>, PRIMARY KEY (part, outlet))",
     "CREATE TABLE IF NOT EXISTS versions (outlet uuid, bucket bigint, number bigint, sequence bigint, revision varint, \
      deleted boolean, PRIMARY KEY ((outlet, bucket), number))",
     "CREATE TABLE IF NOT EXISTS retries (outlet uuid, bucket int, number bigint, url text, attempts int, due bigint, \

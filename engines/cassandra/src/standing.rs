@@ -12,6 +12,7 @@ use crate::{
 const READ: Query =
     Query::new("SELECT start, retries, dead_letters, attempts FROM standings WHERE part = ? AND outlet = ?");
 const READ_ALL: Query = Query::new("SELECT outlet, attempts FROM standings WHERE part = ?");
+const READ_LETTERS: Query = Query::new("SELECT outlet, dead_letters FROM standings WHERE part = ?");
 const UNLIST_ATTEMPTS: Query = Query::new("UPDATE standings SET attempts = attempts - ? WHERE part = ? AND outlet = ?");
 pub(crate) const REMOVE: Query = Query::new("DELETE FROM standings WHERE part = ? AND outlet = ?");
 
@@ -53,6 +54,18 @@ pub(crate) async fn attempts_before(core: &Core, today: i32) -> Result<Vec<(Outl
         let id = OutletId::from_bytes(id.try_into().map_err(|_| damaged("standing"))?);
         let past = days.unwrap_or_default().into_iter().filter(|day| *day < today);
         all.extend(past.map(|day| (id, day)));
+    }
+    Ok(all)
+}
+
+/// The outlets that have dead letters.
+pub(crate) async fn with_letters(core: &Core) -> Result<Vec<OutletId>> {
+    let mut rows = core.connection.stream::<(Vec<u8>, Option<Vec<i32>>)>(READ_LETTERS, (ALL_OUTLETS,)).await?;
+    let mut all = Vec::new();
+    while let Some((id, buckets)) = rows.next().await? {
+        if buckets.is_some_and(|buckets| !buckets.is_empty()) {
+            all.push(OutletId::from_bytes(id.try_into().map_err(|_| damaged("standing"))?));
+        }
     }
     Ok(all)
 }

@@ -12,7 +12,7 @@ use flare_core::{
 };
 use flare_toolkit::{
     batch::BatchLimits,
-    rows::{damaged, decode_attempts, decode_dead_letter, decode_replay, encode_replay},
+    rows::{damaged, decode_attempts, decode_dead_letter, decode_replay, encode_replay, micros, timestamp},
 };
 use futures_util::TryStreamExt;
 use jiff::Timestamp;
@@ -154,6 +154,11 @@ impl Deliveries for MongoStore {
         crate::purge::remove_all(&self.connection, Table::Attempts, &old).await
     }
 
+    async fn forget_dead_letters(&self, older_than: Timestamp) -> Result<()> {
+        let old = doc! { "at": { "$lt": micros(older_than) } };
+        crate::purge::remove_all(&self.connection, Table::DeadLetters, &old).await
+    }
+
     async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()> {
         let rows = self.connection.rows(Table::Replays);
         let key = doc! { "_id": outlet.to_string() };
@@ -204,6 +209,7 @@ impl MongoStore {
                 cursor: Sequence(read_int(row, "cursor")?),
                 retries: retries.remove(&outlet).unwrap_or_default(),
                 demand: demands.get(&outlet).copied().unwrap_or(0),
+                failing_since: row.get_i64("failingSince").ok().map(timestamp).transpose()?,
             })
         };
         cursors.iter().map(standing).collect()

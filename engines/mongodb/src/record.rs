@@ -13,9 +13,9 @@ use flare_core::{
     delivery::{AttemptRecord, DeadLetter},
     document::{Progress, Retry, Version},
 };
-use flare_toolkit::rows::{encode_attempts, encode_dead_letter};
+use flare_toolkit::rows::{encode_attempts, encode_dead_letter, micros};
 use jiff::Timestamp;
-use mongodb::bson::{RawDocumentBuf, doc, raw::cstr, rawdoc};
+use mongodb::bson::{RawBson, RawDocumentBuf, doc, raw::cstr, rawdoc};
 
 use crate::{
     connection::{Connection, Durability, Failure},
@@ -32,6 +32,7 @@ struct Folded {
     retries: HashMap<(OutletId, DocumentNumber), Option<Retry>>,
     letters: HashMap<(OutletId, Sequence), DeadLetter>,
     demands: HashMap<OutletId, u64>,
+    failing: HashMap<OutletId, Option<Timestamp>>,
     attempts: HashMap<(OutletId, Timestamp), Vec<AttemptRecord>>,
 }
 
@@ -46,6 +47,7 @@ impl Folded {
             Progress::Settled { outlet, number } => drop(self.retries.insert((outlet, number), None)),
             Progress::DeadLetter(letter) => drop(self.letters.insert((letter.outlet, letter.sequence), letter)),
             Progress::Demand { outlet, left } => drop(self.demands.insert(outlet, left)),
+            Progress::Failing { outlet, since } => drop(self.failing.insert(outlet, since)),
             Progress::Attempts { outlet, attempts } => {
                 if let Some(first) = attempts.first().map(|attempt| attempt.at) {
                     self.attempts.insert((outlet, first), attempts);
@@ -152,7 +154,18 @@ impl Folded {
                 "u": { "$set": { "cursor": int(cursor.0), "epoch": int(epoch) } },
             }
         };
-        self.cursors.iter().map(statement).collect()
+        let failing = |(outlet, since): (&OutletId, &Option<Timestamp>)| {
+            let mut set = rawdoc! { "epoch": int(epoch) };
+            match since {
+                Some(since) => set.append(cstr!("failingSince"), micros(*since)),
+                None => set.append(cstr!("failingSince"), RawBson::Null),
+            }
+            rawdoc! {
+                "q": { "_id": outlet.to_string(), "epoch": { "$lte": int(epoch) } },
+                "u": { "$set": set },
+            }
+        };
+        self.cursors.iter().map(statement).chain(self.failing.iter().map(failing)).collect()
     }
 
     fn letters(&self, epoch: u64) -> Result<Vec<RawDocumentBuf>> {

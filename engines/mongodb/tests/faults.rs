@@ -14,10 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flare_contract::{
-    make,
-    proxy::Proxy,
-};
+use flare_contract::{make, proxy::Proxy};
 use flare_core::{
     ErrorKind, Sequence,
     document::{Change, Written},

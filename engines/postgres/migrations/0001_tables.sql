@@ -126,7 +126,9 @@ CREATE TABLE cursors (
     outlet uuid PRIMARY KEY,
     cursor bigint NOT NULL,
     -- Messages that the client still asks for.
-    demand bigint NOT NULL DEFAULT 0
+    demand bigint NOT NULL DEFAULT 0,
+    -- Nothing but failures since then.
+    failing_since timestamptz
 ) WITH (fillfactor = 50);
 
 -- Which revision of a document an outlet has.

@@ -28,8 +28,9 @@ const OWNER: &str = "SELECT epoch FROM owner";
 const VERSIONS: &str = "SELECT w.place, v.sequence, v.revision, v.deleted \
     FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS w (outlet, number, place) \
     JOIN versions v ON v.outlet = w.outlet AND v.number = w.number";
-const CURSORS: &str = "SELECT outlet, cursor, demand FROM cursors WHERE outlet > $1 ORDER BY outlet LIMIT $2";
-const CURSOR: &str = "SELECT outlet, cursor, demand FROM cursors WHERE outlet = $1";
+const CURSORS: &str =
+    "SELECT outlet, cursor, demand, failing_since FROM cursors WHERE outlet > $1 ORDER BY outlet LIMIT $2";
+const CURSOR: &str = "SELECT outlet, cursor, demand, failing_since FROM cursors WHERE outlet = $1";
 const RETRIES: &str = "SELECT outlet, number, url, attempts, due FROM retries \
     WHERE outlet >= $1 AND outlet <= $2 ORDER BY outlet, number";
 /// The last row that was looked at comes in any case: it tells how far the look went.
@@ -46,6 +47,9 @@ const DISCARD: &str = "DELETE FROM dead_letters WHERE outlet = $1 AND sequence =
 const ATTEMPTS: &str = "SELECT body, at FROM attempts WHERE outlet = $1 AND at <= $2 ORDER BY at DESC LIMIT $3";
 const FORGET_ATTEMPTS: &str = "DELETE FROM attempts a USING (SELECT outlet, at FROM attempts WHERE at < $1 LIMIT $2) o \
     WHERE a.outlet = o.outlet AND a.at = o.at RETURNING 1";
+/// The time in the body is in microseconds.
+const FORGET_DEAD_LETTERS: &str = "DELETE FROM dead_letters d USING (SELECT outlet, sequence FROM dead_letters \
+    WHERE (body ->> 'at')::bigint < $1 LIMIT $2) o WHERE d.outlet = o.outlet AND d.sequence = o.sequence RETURNING 1";
 const SAVE_REPLAY: &str = "INSERT INTO replays VALUES ($1, $2) ON CONFLICT (outlet) DO UPDATE SET body = excluded.body";
 const END_REPLAY: &str = "DELETE FROM replays WHERE outlet = $1";
 const REPLAYS: &str = "SELECT outlet, body FROM replays ORDER BY outlet";
@@ -162,6 +166,12 @@ impl Deliveries for PostgresStore {
         Ok(())
     }
 
+    async fn forget_dead_letters(&self, older_than: Timestamp) -> Result<()> {
+        let call = Call::new(FORGET_DEAD_LETTERS).with(rows::micros(older_than)).with(FORGET_ROWS);
+        while self.inner.pool.query(&call).await?.len() as i64 == FORGET_ROWS {}
+        Ok(())
+    }
+
     async fn save_replay(&self, outlet: OutletId, replay: Option<Replay>) -> Result<()> {
         let call = match replay {
             Some(replay) => Call::new(SAVE_REPLAY).with(Id::from(outlet)).with(Json(rows::encode_replay(&replay)?)),
@@ -246,6 +256,7 @@ fn read_standings(rows: &[Row]) -> Result<Vec<Standing>> {
             cursor: sequence(row.try_get(1)?),
             retries: Vec::new(),
             demand: sequence(row.try_get(2)?).0,
+            failing_since: row.try_get::<_, Option<Time>>(3)?.map(|since| since.0),
         })
     };
     rows.iter().map(|row| standing(row).map_err(unreadable)).collect()

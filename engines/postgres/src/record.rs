@@ -39,6 +39,8 @@ const CURSORS: &str = "UPDATE cursors c SET cursor = n.cursor \
     FROM unnest($1::uuid[], $2::bigint[]) AS n (outlet, cursor) WHERE c.outlet = n.outlet";
 const DEMANDS: &str = "UPDATE cursors c SET demand = n.demand \
     FROM unnest($1::uuid[], $2::bigint[]) AS n (outlet, demand) WHERE c.outlet = n.outlet";
+const FAILING: &str = "UPDATE cursors c SET failing_since = n.since \
+    FROM unnest($1::uuid[], $2::timestamptz[]) AS n (outlet, since) WHERE c.outlet = n.outlet";
 const RETRIES: &str = "INSERT INTO retries SELECT * \
     FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::integer[], $5::timestamptz[]) \
     AS n (outlet, number, url, attempts, due) \
@@ -120,6 +122,7 @@ struct Steps {
     versions: BTreeMap<(OutletId, DocumentNumber), Have>,
     cursors: BTreeMap<OutletId, Sequence>,
     demands: BTreeMap<OutletId, u64>,
+    failing: BTreeMap<OutletId, Option<Timestamp>>,
     /// None when it is settled.
     retries: BTreeMap<(OutletId, DocumentNumber), Option<Retry>>,
     dead_letters: BTreeMap<(OutletId, Sequence), DeadLetter>,
@@ -147,6 +150,7 @@ impl Steps {
             }
             Progress::Cursor { outlet, cursor } => drop(self.cursors.insert(outlet, cursor)),
             Progress::Demand { outlet, left } => drop(self.demands.insert(outlet, left)),
+            Progress::Failing { outlet, since } => drop(self.failing.insert(outlet, since)),
             Progress::Retry(retry) => drop(self.retries.insert((retry.outlet, retry.number), Some(retry))),
             Progress::Settled { outlet, number } => drop(self.retries.insert((outlet, number), None)),
             Progress::DeadLetter(letter) => {
@@ -173,6 +177,11 @@ impl Steps {
             let (outlets, demands): (Vec<_>, Vec<_>) =
                 self.demands.iter().map(|(outlet, left)| (Id::from(*outlet), bigint(Sequence(*left)))).unzip();
             calls.push(Call::new(DEMANDS).with(outlets).with(demands));
+        }
+        if !self.failing.is_empty() {
+            let (outlets, since): (Vec<_>, Vec<_>) =
+                self.failing.iter().map(|(outlet, since)| (Id::from(*outlet), since.map(Time))).unzip();
+            calls.push(Call::new(FAILING).with(outlets).with(since));
         }
         calls.extend(self.retry_call());
         calls.extend(self.settled_call());

@@ -1,7 +1,6 @@
 //! The sections of the configuration. Their doc comments and defaults are the sample file and the reference, so they
 //! are written for the people who run Flare.
 
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use super::address::ListenAddr;
 use super::delivery::Delivery;
 use super::duration::Duration;
 use super::host::{HostName, WebOrigin};
+use super::repository::Repository;
 use super::secret::{Secret, Token};
 use super::size::ByteSize;
 
@@ -106,49 +106,151 @@ impl Default for Http {
     }
 }
 
-/// Where documents, subscriptions and what every client has are kept.
+/// The queue between the stages of the work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Repository {
+pub struct Task {
     /// The engine.
-    pub engine: RepositoryEngine,
-    /// The folder of the data, relative to the folder in which Flare is started. One process at a time uses it. Read by
-    /// the engine "embedded".
+    pub engine: TaskEngine,
+    /// The queue that finds the partitions of a changed resource. Read by the queue engines; no engine of this version
+    /// has named queues.
     #[schemars(length(min = 1))]
-    pub path: PathBuf,
-    /// Memory for blocks of the data that were read from disk. Read by the engine "embedded".
-    #[schemars(extend("x-minimum" = "1MiB", "x-maximum" = "1TiB"))]
-    pub cache: ByteSize,
-    /// Free space that is left on the disk: below it writes are answered with 503 until there is room again. Read by the
-    /// engine "embedded".
-    #[schemars(extend("x-maximum" = "1TiB"))]
-    pub reserve: ByteSize,
-    /// How many writes may wait for the disk at once; past it, further ones wait for a place, as long as `http.timeout`
-    /// allows.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub write_queue_max: usize,
+    pub queue_subscription_bucket: String,
+    /// The queue that finds the subscriptions of a partition. Read by the queue engines.
+    #[schemars(length(min = 1))]
+    pub queue_subscription_spread: String,
+    /// The queue of the deliveries. Read by the queue engines.
+    #[schemars(length(min = 1))]
+    pub queue_subscription_delivery: String,
 }
 
-impl Default for Repository {
+impl Default for Task {
     fn default() -> Self {
         Self {
-            engine: RepositoryEngine::Embedded,
-            path: PathBuf::from("flare-data"),
-            cache: ByteSize::mib(16),
-            reserve: ByteSize::mib(64),
-            write_queue_max: 8192,
+            engine: TaskEngine::Repository,
+            queue_subscription_bucket: "flare-subscription-bucket".to_owned(),
+            queue_subscription_spread: "flare-subscription-spread".to_owned(),
+            queue_subscription_delivery: "flare-subscription-delivery".to_owned(),
         }
     }
 }
 
-/// The engines of the repository.
+/// The engines of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum RepositoryEngine {
-    /// keeps everything in memory and loses it at the end; for tests
+pub enum TaskEngine {
+    /// the queue lives in the repository, written together with the documents
+    Repository,
+    /// the queue lives in memory; only with the repository engine "memory"
     Memory,
-    /// keeps everything in a folder, durably
-    Embedded,
+}
+
+/// The AWS account of the queue engines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Aws {
+    /// The access key.
+    pub key: String,
+    /// The secret of the access key. It is never shown.
+    pub secret: Secret,
+    /// The region, such as "us-east-1".
+    pub region: String,
+}
+
+/// This process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Node {
+    /// With a repository that several nodes can share, one of them works at a time and the others wait. One that was not
+    /// heard of for so long counts as gone, and another one takes over.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "10m"))]
+    pub lease: Duration,
+    /// The time that requests and deliveries in flight have to finish when Flare is stopped.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub grace: Duration,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(10), grace: Duration::from_secs(10) }
+    }
+}
+
+/// How the work is divided.
+    pub domain: Domain,
+    /// What Flare says about itself.
+    pub log: Log,
+    /// Who may call the API.
+    pub security: Security,
+}
+
+/// The server of the API.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Http {
+    /// The address to listen on, `host:port`. Without a host, as in ":8080", on all interfaces; requests from elsewhere
+    /// than this machine then need a token.
+    pub addr: ListenAddr,
+    /// How many entities a list has when the request does not say.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub default_limit: usize,
+    /// How many entities a request may ask for at most.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub limit_max: usize,
+    /// The time that a request has to be processed after its body has arrived; then it is answered with 503.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub timeout: Duration,
+    /// The time that a client has to send the head of a request, and the longest wait for more of a body.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub read_timeout: Duration,
+    /// The time that a client has to send a whole body.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "24h"))]
+    pub body_timeout: Duration,
+    /// The largest body of a request; a larger one is answered with 413 as soon as it is exceeded.
+    #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1GiB"))]
+    pub body_max: ByteSize,
+    /// How many documents a bulk request may hold.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub batch_max: usize,
+    /// The largest body of a bulk request. Each of its documents is held to `body-max`.
+    #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1GiB"))]
+    pub batch_body_max: ByteSize,
+    /// How deep the JSON of a request may be nested.
+    #[schemars(range(min = 8, max = 120))]
+    pub json_depth_max: usize,
+    /// The size of all headers of a request together.
+    #[schemars(extend("x-minimum" = "8KiB", "x-maximum" = "1MiB"))]
+    pub header_max: ByteSize,
+    /// The length of the URL of a request, in bytes.
+    #[schemars(range(min = 256, max = 65_536))]
+    pub url_max: usize,
+    /// How many connections are open at once; past it, a new one is answered with 503 and closed.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub connections_max: usize,
+    /// How long a connection without a request is kept open.
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
+    pub idle_timeout: Duration,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            addr: ListenAddr::loopback(8080),
+            default_limit: 30,
+            limit_max: 1000,
+            timeout: Duration::from_secs(1),
+            read_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            body_max: ByteSize::mib(1),
+            batch_max: 10_000,
+            batch_body_max: ByteSize::mib(32),
+            json_depth_max: 64,
+            header_max: ByteSize::kib(16),
+            url_max: 4096,
+            connections_max: 16_384,
+            idle_timeout: Duration::from_secs(75),
+        }
+    }
 }
 
 /// The queue between the stages of the work.
@@ -206,6 +308,10 @@ pub struct Aws {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Node {
+    /// With a repository that several nodes can share, one of them works at a time and the others wait. One that was not
+    /// heard of for so long counts as gone, and another one takes over.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "10m"))]
+    pub lease: Duration,
     /// The time that requests and deliveries in flight have to finish when Flare is stopped.
     #[schemars(extend("x-maximum" = "1h"))]
     pub grace: Duration,
@@ -213,8 +319,18 @@ pub struct Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { grace: Duration::from_secs(10) }
+        Self { lease: Duration::from_secs(10), grace: Duration::from_secs(10) }
     }
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// answers requests
+    Api,
+    /// delivers
+    Worker,
 }
 
 /// How the work is divided.

@@ -1,0 +1,117 @@
+//! The whole program on data that a server keeps: the promises hold there too. The servers are those of `dev/servers`.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a surprise in a test is a failure")]
+
+use std::time::Duration;
+
+use flare_tests::{Flare, Receiver, within};
+use http::Method;
+
+const USERS: &str = "http://api.test/users/{id}";
+const DOCUMENTS: usize = 20;
+
+fn user(number: usize) -> String {
+    format!("http://api.test/users/{number}")
+}
+
+/// The section `repository` for an engine, with a namespace that nothing else uses; none, with a word, without a server.
+fn repository(engine: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
+    let Ok(url) = std::env::var(variable) else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{variable} is not set, and CI=true");
+        println!("skipped: {variable} is not set; `dev/servers up` starts the server, `dev/servers env` says where");
+        return None;
+    };
+    let namespace = format!("test_{}_{}", std::process::id(), engine.replace('-', "_"));
+    Some(format!("[repository]\n{}\n[node]\nlease = \"2s\"\n", section(&url, &namespace)))
+}
+
+fn postgres() -> Option<String> {
+    repository("postgres", "FLARE_TEST_POSTGRES_URL", |url, namespace| {
+        format!("engine = \"postgres\"\nurl = \"{url}\"\nschema = \"{namespace}\"")
+    })
+}
+
+fn mongodb(variable: &str) -> Option<String> {
+    let name = variable.to_lowercase();
+    repository(&name, variable, |url, namespace| {
+        // A name of a database has at most 63 bytes.
+        format!("engine = \"mongodb\"\nurl = \"{url}\"\ndatabase = \"{}\"", &namespace[..namespace.len().min(60)])
+    })
+}
+
+fn cassandra() -> Option<String> {
+    repository("cassandra", "FLARE_TEST_CASSANDRA_URL", |url, namespace| {
+        let host = url.trim_start_matches("cassandra://").trim_end_matches('/');
+        format!(
+            "engine = \"cassandra\"\naddrs = [\"{host}\"]\nkeyspace = \"{namespace}\"\nconsistency = \"ONE\"\ntimeout = \"20s\""
+        )
+    })
+}
+
+/// Delivers, goes on after kill -9 without a loss and in order, and lets a second node wait for its turn.
+async fn the_promises_hold(repository: Option<String>) {
+    let Some(config) = repository else { return };
+    let config = format!("{config}[http]\ntimeout = \"20s\"\n");
+    let receiver = Receiver::start().await;
+    let mut flare = Flare::stopped(&config);
+    assert!(!flare.migrate().await.contains("nothing to do"));
+    assert!(flare.migrate().await.contains("nothing to do"));
+    flare.start_again().await;
+    let resource = flare.resource(USERS).await;
+    flare.subscribe(&resource, "a", &receiver.url("/a")).await;
+    for number in 0..DOCUMENTS {
+        flare.put(&user(number), 1).await;
+    }
+    receiver.wait("all are told", |records| records.documents("/a") == DOCUMENTS).await;
+
+    for number in 0..DOCUMENTS {
+        flare.put(&user(number), 2).await;
+    }
+    flare.kill().await;
+    flare.start_again().await;
+    for number in 0..DOCUMENTS {
+        receiver.wait_revision("/a", &user(number), 2).await;
+        assert_eq!(flare.revision(&user(number)).await, 2);
+    }
+
+    let mut second = Flare::stopped(&config);
+    second.spawn();
+    within("the second node waits", async {
+        while !second.log().contains("another node works on the same data") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(!second.is_ready().await);
+    flare.stop().await;
+    within("the second node works", async {
+        while !second.is_ready().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    second.put(&user(1), 3).await;
+    receiver.wait_revision("/a", &user(1), 3).await;
+    receiver.expect_never_backwards();
+    let status = second.client().send(Method::GET, "/status", &[], "").await.unwrap();
+    assert!(status.text().contains("\"healthy\":true"), "{}", status.text());
+}
+
+#[tokio::test]
+async fn the_promises_hold_on_postgres() {
+    the_promises_hold(postgres()).await;
+}
+
+#[tokio::test]
+async fn the_promises_hold_on_a_replica_set_of_mongodb() {
+    the_promises_hold(mongodb("FLARE_TEST_MONGODB_URL")).await;
+}
+
+#[tokio::test]
+async fn the_promises_hold_on_one_server_of_mongodb() {
+    the_promises_hold(mongodb("FLARE_TEST_MONGODB_STANDALONE_URL")).await;
+}
+
+#[tokio::test]
+async fn the_promises_hold_on_cassandra() {
+    the_promises_hold(cassandra()).await;
+}
