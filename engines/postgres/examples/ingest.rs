@@ -31,7 +31,8 @@ use flare_postgres::Options;
 use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls};
 
-const DOCUMENTS: u64 = 20_000;
+/// A multiple of all groups.
+const DOCUMENTS: u64 = 20_480;
 const STEPS: u64 = 2000;
 
 #[tokio::main]
