@@ -1,8 +1,8 @@
 //! A proxy between an engine and its server that does to connections what networks do.
 //!
-//! It forwards bytes of whatever protocol. A test tells it to cut, to refuse, to hold back or to slow down; or to wait for
-//! certain bytes on their way to the server, and to cut just before or just after them: so that the answer to exactly
-//! this request is lost.
+//! It forwards bytes of whatever protocol. A test tells it to cut, to refuse, to hold back or to slow down; or to wait
+//! for certain bytes on their way to the server, and to cut just before or just after them: so that the answer to
+//! exactly this request is lost.
 
 use std::{
     net::SocketAddr,

@@ -5,8 +5,8 @@
 //! - *driver*: one loop that commits groups of 1 KiB documents with the statements of the engine, and nothing else.
 //! - *engine*: `Documents::write` of the same documents by concurrent callers, one document each.
 //!
-//! Likewise for progress: versions upserted in groups by the driver, and handed to `Deliveries::record`. Each part has a
-//! schema of its own, which is dropped afterwards.
+//! Likewise for progress: versions upserted in groups by the driver, and handed to `Deliveries::record`. Each part has
+//! a schema of its own, which is dropped afterwards.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement, not a server")]
 
@@ -31,7 +31,8 @@ use flare_postgres::Options;
 use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls};
 
-const DOCUMENTS: u64 = 20_000;
+/// A multiple of all groups.
+const DOCUMENTS: u64 = 20_480;
 const STEPS: u64 = 2000;
 
 #[tokio::main]
@@ -207,7 +208,8 @@ async fn driver_writes(url: &str, group: u64, time: Duration) -> f64 {
             client.execute(&mark, &c),
             client.batch_execute("COMMIT"),
         );
-        drop((added.unwrap(), moved.unwrap(), told.unwrap(), marked.unwrap()));
+        added.and(moved).and(marked).unwrap();
+        told.unwrap();
         committed.unwrap();
         written += group;
     }

@@ -99,8 +99,8 @@ fn check_schema(schema: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the schema {schema:?} of PostgreSQL must have 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and underscores, \
-         not begin with a digit, and not with pg_"
+        "the schema {schema:?} of PostgreSQL must have 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and \
+         underscores, not begin with a digit, and not with pg_"
     )))
 }
 

@@ -62,7 +62,8 @@ const PAGE: &str = concat!(
     " FROM (SELECT c.*, p.place, sum(c.bytes) OVER (ORDER BY p.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) \
      AS before FROM (SELECT d.sequence, row_number() OVER () AS place FROM (\
      SELECT sequence FROM documents WHERE stream = $1 AND left(url, 2000) >= $2 AND left(url, 2000) < $3 \
-     AND starts_with(url, $4) AND NOT deleted AND updated_at >= $5 ORDER BY left(url, 2000), url OFFSET $6 LIMIT $7) d) p \
+     AND starts_with(url, $4) AND NOT deleted AND updated_at >= $5 ORDER BY left(url, 2000), url \
+     OFFSET $6 LIMIT $7) d) p \
      CROSS JOIN LATERAL (SELECT * FROM changes c WHERE c.sequence = p.sequence) c) c \
      WHERE coalesce(c.before, 0) < $8 ORDER BY c.place"
 );

@@ -1,7 +1,7 @@
 //! Hearing of what other nodes write: by notifications, and by looking from time to time.
 //!
-//! Notifications need a connection that is ours alone. Behind a pooler that shares it, they do not come; then the look at
-//! the interval is what counts. That look is also what notices that a server is gone, and that it is back.
+//! Notifications need a connection that is ours alone. Behind a pooler that shares it, they do not come; then the look
+//! at the interval is what counts. That look is also what notices that a server is gone, and that it is back.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Changes that a newer one has replaced: kept for a while, then forgotten.
 //!
 //! A write leaves the change that it replaces where it is. A sweep goes once through the sequences of a time span and
-//! removes what is replaced. What is replaced after the sweep has passed it is removed by the [`Broom`] soon after; what
-//! a crash keeps the broom from, a later sweep finds, since each change names the one that it replaced.
+//! removes what is replaced. What is replaced after the sweep has passed it is removed by the [`Broom`] soon after;
+//! what a crash keeps the broom from, a later sweep finds, since each change names the one that it replaced.
 
 use flare_core::{Result, Sequence};
 use jiff::Timestamp;
@@ -28,7 +28,8 @@ const SWEPT: &str = "SELECT swept_from, sequence FROM head";
 const SWEEP_TO: &str = "UPDATE head SET swept_to = greatest(swept_to, $1)";
 const SWEPT_TO: &str = "UPDATE head SET swept_from = greatest(swept_from, $1)";
 const PASSED: &str = "SELECT c.sequence, c.replaces, d.sequence FROM changes c \
-    LEFT JOIN documents d ON d.number = c.number WHERE c.sequence > $1 AND c.sequence <= $2 ORDER BY c.sequence LIMIT $3";
+    LEFT JOIN documents d ON d.number = c.number WHERE c.sequence > $1 AND c.sequence <= $2 \
+    ORDER BY c.sequence LIMIT $3";
 /// The last one still tells how far the sequences were at that time.
 const FORGET_CLOCK: &str = "DELETE FROM clock WHERE at < (SELECT max(at) FROM clock WHERE at < $1)";
 /// The bounds leave other partitions alone.

@@ -63,8 +63,8 @@ use self::{
 /// How the engine reaches the server, and how much it takes of it.
 #[derive(Clone)]
 pub struct Options {
-    /// `postgres://user:password@host:port/database?sslmode=…`, or libpq's list of `key=value`. It takes the place of the
-    /// five settings that follow.
+    /// `postgres://user:password@host:port/database?sslmode=…`, or libpq's list of `key=value`. It takes the place of
+    /// the five settings that follow.
     pub url: Option<String>,
     pub host: String,
     pub port: u16,

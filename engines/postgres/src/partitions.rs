@@ -1,8 +1,8 @@
 //! The partitions of `changes`: made ahead of the sequences, and tidied up behind the sweep.
 //!
-//! New changes go to the newest partition only, so that what a sweep removes from older ones is not filled up again. When
-//! half of a partition is gone, what is left of it is copied into a new table, which takes its place; an empty one is
-//! dropped. So the space on disk follows what is kept, whatever was written before, and no table grows without end.
+//! New changes go to the newest partition only, so that what a sweep removes from older ones is not filled up again.
+//! When half of a partition is gone, what is left of it is copied into a new table, which takes its place; an empty one
+//! is dropped. So the space on disk follows what is kept, whatever was written before, and no table grows without end.
 
 use flare_core::{Error, Result};
 use tokio_postgres::{Row, error::SqlState};

@@ -20,7 +20,7 @@ struct Step {
     sql: &'static str,
 }
 
-/// The first has number one. Each runs in a transaction of its own with its mark, so that it is there whole or not at all.
+/// The first has number one. Each runs in a transaction of its own, with its mark: it is there whole or not at all.
 const STEPS: &[Step] = &[Step { name: "tables", sql: include_str!("../migrations/0001_tables.sql") }];
 
 pub(crate) struct Layout {
@@ -107,7 +107,7 @@ async fn read(connection: &Connection, schema: &str) -> Result<Vec<Migration>, F
 
 fn newer(schema: &str, found: i32, known: usize) -> Error {
     Error::invalid(format!(
-        "the tables in the schema {schema:?} of PostgreSQL have layout {found}, written by a newer version of Flare; this \
-         version knows layouts up to {known}: run the newer version, or choose another schema"
+        "the tables in the schema {schema:?} of PostgreSQL have layout {found}, written by a newer version of Flare; \
+         this version knows layouts up to {known}: run the newer version, or choose another schema"
     ))
 }

@@ -3,9 +3,9 @@
 //! A turn locks the one row of `head`, reads what it needs, decides, writes, and commits: two round trips. Turns of all
 //! nodes follow one another, so that sequences become visible in their order and every check-then-write is serial.
 //!
-//! A connection that is lost between the commit and its answer leaves it open whether the turn counts. Each turn therefore
-//! writes its number into the row of its writer. Who gets hold of the head after that finds the turn either committed
-//! or gone for good, and reads there which.
+//! A connection that is lost between the commit and its answer leaves it open whether the turn counts. Each turn
+//! therefore writes its number into the row of its writer. Who gets hold of the head after that finds the turn either
+//! committed or gone for good, and reads there which.
 
 use std::{
     sync::{
@@ -176,7 +176,10 @@ impl Writer {
             }
             // The server has said no to a statement, and so the commit has undone the rest.
             Err(failure) if failure.is_answer() => {
-                lease.end();
+                // Unless it was never sent, because a statement could not be prepared.
+                if lease.connection().run("ROLLBACK").await.is_ok() {
+                    lease.end();
+                }
                 Attempt::Failed(failure)
             }
             Err(failure) => Attempt::Unknown { answer: plan.answer, backend: lease.connection().backend, failure },

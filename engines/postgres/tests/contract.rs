@@ -1,6 +1,6 @@
 //! The engine keeps the contract, against a real server.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 mod server;
 

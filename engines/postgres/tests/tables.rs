@@ -1,6 +1,6 @@
 //! Tables stay as large as what is kept in them, and are found as the documentation says.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 mod server;
 

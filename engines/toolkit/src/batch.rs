@@ -57,7 +57,7 @@ impl<J: Send + 'static, A: Send + 'static> Batcher<J, A> {
         self.run_within(Duration::MAX, job, weight, || Error::unavailable("the store is busy")).await
     }
 
-    /// Like [`Batcher::run`], but a job that no batch has taken in this time is not done at all, and `late` is its answer.
+    /// Like [`Batcher::run`], but a job that no batch has taken in this time is not done at all; `late` is its answer.
     pub async fn run_within(
         &self,
         patience: Duration,

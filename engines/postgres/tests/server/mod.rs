@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub mod lab;
+
 use std::time::Duration;
 
 use flare_core::port::Store;
