@@ -31,10 +31,10 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     raise_open_files_limit(&config);
     let node_settings = settings::node(&config)?;
     let listener = bind(config.http.addr, "--addr").await?;
-    let address = listener.local_addr().context("cannot tell the address that is listened on")?;
+    let address = listener.local_addr().context("cannot tell the address that is listened on")?.to_string();
     let store = engine::open(&config).await?;
     let mut turn = tokio::select! {
-        turn = Turn::wait(&store, &config, &address.to_string()) => turn?,
+        turn = Turn::wait(&store, &config, &address) => turn?,
         name = signals.next() => {
             tracing::info!(signal = name, "stopped while waiting for the node that works");
             return Ok(());
@@ -46,7 +46,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
         error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
     };
 
-    terminal::print(banner(&config, file, &address.to_string()))?;
+    terminal::print(banner(&config, file, &address))?;
     let stop = CancellationToken::new();
     let serving = flare_api::serve(node.clone(), settings::api(&config), vec![listener], &supervisor, stop.clone());
     let mut serving = std::pin::pin!(serving);
