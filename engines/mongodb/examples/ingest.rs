@@ -113,7 +113,8 @@ impl Bench {
         while start.elapsed() < time {
             let urls: Vec<_> = (done..done + CALLERS as i64).map(|n| format!("http://api.test/users/{n}")).collect();
             let keys: Vec<Bson> = urls.iter().map(|url| doc! { "stream": &stream, "url": url }.into()).collect();
-            let found = self.bare.collection::<Document>("documents").find(doc! { "_id": { "$in": keys } });
+            let rows = self.bare.collection::<Document>("documents");
+            let found = rows.find(doc! { "_id": { "$in": keys } });
             assert!(found.await.unwrap().try_collect::<Vec<_>>().await.unwrap().is_empty());
             let at = DateTime::now();
             let (mut changes, mut documents) = (RawArrayBuf::new(), RawArrayBuf::new());
@@ -157,7 +158,11 @@ impl Bench {
             command.append(cstr!("updates"), statements);
         }
         command.append(cstr!("ordered"), false);
-        let concern = if journal { rawdoc! { "w": "majority", "j": true } } else { rawdoc! { "w": "majority" } };
+        let concern = if journal {
+            rawdoc! { "w": "majority", "j": true }
+        } else {
+            rawdoc! { "w": "majority" }
+        };
         command.append(cstr!("writeConcern"), concern);
         let answer = self.bare.run_raw_command(command).await.unwrap();
         assert!(!answer.contains_key("writeErrors"), "{answer}");
@@ -196,7 +201,8 @@ impl Bench {
             done += CALLERS as i64;
             self.send("update", "versions", versions, true).await;
             let mut cursors = RawArrayBuf::new();
-            cursors.push(rawdoc! { "q": { "_id": outlet.as_str() }, "u": { "$set": { "cursor": done } }, "upsert": true });
+            cursors
+                .push(rawdoc! { "q": { "_id": outlet.as_str() }, "u": { "$set": { "cursor": done } }, "upsert": true });
             self.send("update", "cursors", cursors, true).await;
         }
         done as u64
