@@ -113,8 +113,8 @@ impl Bench {
         while start.elapsed() < time {
             let urls: Vec<_> = (done..done + CALLERS as i64).map(|n| format!("http://api.test/users/{n}")).collect();
             let keys: Vec<Bson> = urls.iter().map(|url| doc! { "stream": &stream, "url": url }.into()).collect();
-            let documents = self.bare.collection::<Document>("documents");
-            let found = documents.find(doc! { "_id": { "$in": keys } });
+            let rows = self.bare.collection::<Document>("documents");
+            let found = rows.find(doc! { "_id": { "$in": keys } });
             assert!(found.await.unwrap().try_collect::<Vec<_>>().await.unwrap().is_empty());
             let at = DateTime::now();
             let (mut changes, mut documents) = (RawArrayBuf::new(), RawArrayBuf::new());

@@ -78,27 +78,33 @@ pub(crate) async fn record(
     if newest > epoch {
         return Err(replaced(newest, epoch));
     }
+    let (cursors, settled) = (folded.cursors(epoch), folded.settled(epoch));
     let second = futures_util::future::try_join(
-        update(connection, Table::Cursors, folded.cursors(epoch)),
-        update(connection, Table::Retries, folded.settled(epoch)),
+        update(connection, Table::Cursors, &cursors),
+        update(connection, Table::Retries, &settled),
     );
     second.await.map(drop).map_err(Failure::into_error)
 }
 
-async fn update(connection: &Connection, table: Table, statements: Vec<RawDocumentBuf>) -> Result<u64, Failure> {
+/// Says how many met a row that they could not be put over.
+async fn update(connection: &Connection, table: Table, statements: &[RawDocumentBuf]) -> Result<u64, Failure> {
     if statements.is_empty() {
         return Ok(0);
     }
-    Ok(connection.update(table, &statements, Durability::Journaled).await?.duplicates)
+    Ok(connection.update(table, statements, Durability::Journaled).await?.duplicates)
 }
 
 /// Puts whole rows, each over one of the same or an older owner.
 async fn put(connection: &Connection, table: Table, rows: Vec<RawDocumentBuf>, epoch: u64) -> Result<(), Failure> {
-    let statements = rows.into_iter().filter_map(|row| fenced(row, epoch)).collect();
-    match update(connection, table, statements).await? {
-        0 => Ok(()),
-        _ => Err(Failure::NotDone(Error::conflict(format!("a newer owner has replaced epoch {epoch}")))),
+    let statements: Vec<_> = rows.into_iter().filter_map(|row| fenced(row, epoch)).collect();
+    // A row in the way is that of a newer owner, or was made by an older one at this very moment.
+    while update(connection, table, &statements).await? > 0 {
+        let newest = owner_epoch(connection).await.map_err(Failure::NotDone)?;
+        if newest > epoch {
+            return Err(Failure::NotDone(replaced(newest, epoch)));
+        }
     }
+    Ok(())
 }
 
 pub(crate) fn replaced(newest: u64, epoch: u64) -> Error {
@@ -202,3 +208,6 @@ pub(crate) fn nanos(at: Timestamp) -> i64 {
     let nanos = at.as_nanosecond();
     i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,9 @@ mod server;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use flare_core::ErrorKind;
+use mongodb::bson::doc;
+
 use server::Scratch;
 
 const REPLICA_SET: &str = "FLARE_TEST_MONGODB_URL";
@@ -73,4 +76,38 @@ async fn a_single_server_is_reopened() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_server_is_shared() {
     check_sharing(STANDALONE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_layout_is_made_once_and_a_newer_one_is_refused() {
+    let Some(url) = server::url(STANDALONE) else { return };
+    let scratch = Scratch::new(&url);
+    let options = scratch.options(0);
+    let schema = flare_mongodb::schema(&options).await.unwrap();
+    assert!(schema.status().await.unwrap().iter().all(|step| step.applied_at.is_none()));
+    assert_eq!(schema.up().await.unwrap().len(), schema.status().await.unwrap().len());
+    assert!(schema.status().await.unwrap().iter().all(|step| step.applied_at.is_some()));
+    assert!(schema.up().await.unwrap().is_empty());
+
+    let client = mongodb::Client::with_uri_str(&url).await.unwrap();
+    let migrations = client.database(options.database.as_deref().unwrap()).collection("migrations");
+    migrations.insert_one(doc! { "_id": 99i64, "name": "of tomorrow" }).await.unwrap();
+    let refused = flare_mongodb::open(&options).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("99"), "{refused}");
+    scratch.drop().await;
+}
+
+/// A password is in no message and in no dump of the options.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_does_not_answer_is_named_without_its_password() {
+    let options = flare_mongodb::Options {
+        url: Some("mongodb://flare:hush@127.0.0.1:1/?directConnection=true".into()),
+        timeout: std::time::Duration::from_millis(300),
+        ..flare_mongodb::Options::default()
+    };
+    let error = flare_mongodb::open(&options).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.chain().contains("127.0.0.1:1"), "{}", error.chain());
+    assert!(!format!("{error:?} {options:?}").contains("hush"));
 }
