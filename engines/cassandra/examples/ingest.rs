@@ -2,8 +2,8 @@
 //!
 //! `FLARE_TEST_CASSANDRA_URL=127.0.0.1:9042 cargo run --release -p flare-cassandra --example ingest [SECONDS]`
 //!
-//! - *driver*: one loop that writes groups of 64 documents of 1 KiB with the statements of the engine: contents, append,
-//!   heads and feed, state. It reads nothing and decides nothing.
+//! - *driver*: one loop that writes groups of 64 documents of 1 KiB with the statements of the engine: contents,
+//!   append, heads and feed, state. It reads nothing and decides nothing.
 //! - *engine*: 64 callers of `Documents::write`, one document each, new and changed in turns.
 //!
 //! Then the same for progress: 100 versions and a cursor at a time.

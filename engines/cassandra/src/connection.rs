@@ -1,7 +1,8 @@
 //! The session with the cluster: statements, batches, and what their failures mean.
 //!
-//! Statements are prepared when they are first used and stand where they are used. Every write but those of the log and of
-//! agreed rows carries a timestamp that the engine chose, so that a write that comes late or twice changes nothing.
+//! Statements are prepared when they are first used and stand where they are used. Every write but those of the log
+//! and of agreed rows carries a timestamp that the engine chose, so that a write that comes late or twice changes
+//! nothing.
 
 use std::{
     num::NonZeroUsize,
@@ -193,8 +194,8 @@ impl Connection {
         Ok(Rows { connection: self, rows: pager.rows_stream::<R>().map_err(strange)? })
     }
 
-    /// Writes rows of one partition or several, all with the same timestamp. Each partition's rows are written together as
-    /// far as a mutation reaches.
+    /// Writes rows of one partition or several, all with the same timestamp. Each partition's rows are written
+    /// together as far as a mutation reaches.
     pub async fn write(&self, timestamp: i64, plan: Plan) -> Result<()> {
         let mut batches = Vec::new();
         for batch in plan.into_batches() {

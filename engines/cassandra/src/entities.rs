@@ -1,5 +1,5 @@
-//! Rows of entities: streams, outlets, tokens, and a few more that are small and few. They are changed by turns of the log,
-//! like documents, so that every check and the write that follows from it are one step.
+//! Rows of entities: streams, outlets, tokens, and a few more that are small and few. They are changed by turns of
+//! the log, like documents, so that every check and the write that follows from it are one step.
 
 use std::collections::BTreeMap;
 

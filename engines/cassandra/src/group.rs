@@ -1,9 +1,9 @@
-//! A group: what is appended to the log together. Its rows are written first, under a name of its own; the log then only
-//! names it. Until it does, nobody reads them.
+//! A group: what is appended to the log together. Its rows are written first, under a name of its own; the log then
+//! only names it. Until it does, nobody reads them.
 //!
-//! A group does not know its sequences: they are given by its place in the log. What refers to a change of the same group
-//! refers to its position. So a group that was not first can be appended again without being written again, as long as
-//! nobody touched its documents.
+//! A group does not know its sequences: they are given by its place in the log. What refers to a change of the same
+//! group refers to its position. So a group that was not first can be appended again without being written again, as
+//! long as nobody touched its documents.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Changes that a newer one has replaced: kept for a while, then forgotten.
 //!
-//! A sweep goes through the sequences of a time span once, and removes what is replaced. Two turns of the log say that it
-//! begins and that it has ended: what is replaced after the first one, and up to where the sweep goes, is removed by the
-//! write that replaces it. A sweep that was interrupted is made again from where the one before had ended.
+//! A sweep goes through the sequences of a time span once, and removes what is replaced. Two turns of the log say
+//! that it begins and that it has ended: what is replaced after the first one, and up to where the sweep goes, is
+//! removed by the write that replaces it. A sweep that was interrupted is made again from where the one before had
+//! ended.
 
 use flare_core::{Result, Sequence, StreamId};
 use flare_toolkit::rows::damaged;

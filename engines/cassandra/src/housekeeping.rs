@@ -180,7 +180,8 @@ impl Core {
     }
 }
 
-/// Removes what is left of deleted streams and outlets: at the start, when something was deleted, and again after a failure.
+/// Removes what is left of deleted streams and outlets: at the start, when something was deleted, and again after a
+/// failure.
 pub(crate) async fn purge(core: Arc<Core>, stop: CancellationToken) {
     let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
     loop {

@@ -79,8 +79,8 @@ pub(crate) fn outlet_uuid(id: OutletId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
 }
 
-/// The partition of `heads` that a URL of a stream is in: its start, one character past what all URLs of the stream have in
-/// common. So partitions stand in the order of the URLs in them.
+/// The partition of `heads` that a URL of a stream is in: its start, one character past what all URLs of the stream
+/// have in common. So partitions stand in the order of the URLs in them.
 pub(crate) fn shard(url: &str, common_chars: usize) -> &str {
     url.char_indices().nth(common_chars + 1).map_or(url, |(end, _)| &url[..end])
 }

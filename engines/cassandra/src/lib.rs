@@ -1,12 +1,13 @@
 //! The Cassandra engine: a store that several nodes share.
 //!
-//! Cassandra has no transactions over several partitions, so the engine keeps one thing that is agreed on, a log ([`log`]),
-//! and makes all else from it ([`apply`]). A group of changes is written under a name of its own ([`group`]); one
-//! conditional write then gives it the next turn of the log, and with it its sequences. Readers see the tables that are made
-//! from the log, as far as they are complete. Streams, outlets and tokens are changed in the same way ([`operation`]).
+//! Cassandra has no transactions over several partitions, so the engine keeps one thing that is agreed on, a log
+//! ([`log`]), and makes all else from it ([`apply`]). A group of changes is written under a name of its own
+//! ([`group`]); one conditional write then gives it the next turn of the log, and with it its sequences. Readers see
+//! the tables that are made from the log, as far as they are complete. Streams, outlets and tokens are changed in the
+//! same way ([`operation`]).
 //!
-//! Progress of deliveries has one owner at a time and is written without agreement; timestamps keep what an owner that was
-//! replaced writes late from covering anything ([`owner`]).
+//! Progress of deliveries has one owner at a time and is written without agreement; timestamps keep what an owner
+//! that was replaced writes late from covering anything ([`owner`]).
 
 mod apply;
 mod attempts;

@@ -1,9 +1,9 @@
 //! The log: the one order of everything that happens to the store.
 //!
-//! Every turn is decided once. A turn is appended by one conditional batch on the partition of its bucket: it moves `head`
-//! from the turn before, and adds the row that names the group. The node that appends has seen all turns before, so what
-//! it decided from them still holds if, and only if, the batch is applied. The head of a bucket is never removed, so a
-//! node that comes back after days cannot append to what is long past.
+//! Every turn is decided once. A turn is appended by one conditional batch on the partition of its bucket: it moves
+//! `head` from the turn before, and adds the row that names the group. The node that appends has seen all turns
+//! before, so what it decided from them still holds if, and only if, the batch is applied. The head of a bucket is
+//! never removed, so a node that comes back after days cannot append to what is long past.
 //!
 //! A batch whose answer is lost is sent again as it was. Either it is applied now, or the turn is taken; then the row
 //! says by whom, and both answers are final.

@@ -28,8 +28,8 @@ struct Step {
 
 const STEPS: &[Step] = &[Step { name: "tables", statements: TABLES }];
 
-/// `log` and `agreed` are written by conditional writes only. All others carry timestamps that the engine chose: editing
-/// them by hand sets timestamps that no later write beats.
+/// `log` and `agreed` are written by conditional writes only. All others carry timestamps that the engine chose:
+/// editing them by hand sets timestamps that no later write beats.
 const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS log (bucket bigint, turn bigint, head bigint STATIC, group_id uuid, kind text, \
      last bigint, counts frozen<map<uuid, bigint>>, at timestamp, PRIMARY KEY (bucket, turn))",

@@ -1,4 +1,5 @@
-//! Writes of documents: decided from what the node knows, appended as one group, and done again if another node was first.
+//! Writes of documents: decided from what the node knows, appended as one group, and done again if another node was
+//! first.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
