@@ -3,6 +3,7 @@
 pub(crate) mod engine;
 mod settings;
 mod tls;
+mod waiting;
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -35,6 +36,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let store = engine::open(&config).await?;
     let mut turn = tokio::select! {
         turn = Turn::wait(&store, &config, &address) => turn?,
+        () = waiting::answer(&listener) => bail!("the listener ended"),
         name = signals.next() => {
             tracing::info!(signal = name, "stopped while waiting for the node that works");
             return Ok(());

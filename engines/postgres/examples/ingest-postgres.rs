@@ -1,6 +1,6 @@
 //! What the engine costs over its driver: the same statements in the same groups, with and without the engine.
 //!
-//! `FLARE_TEST_POSTGRES_URL=… cargo run --release -p flare-postgres --example ingest [SECONDS]`
+//! `FLARE_TEST_POSTGRES_URL=… cargo run --release -p flare-postgres --example ingest-postgres [SECONDS]`
 //!
 //! - *driver*: one loop that commits groups of 1 KiB documents with the statements of the engine, and nothing else.
 //! - *engine*: `Documents::write` of the same documents by concurrent callers, one document each.

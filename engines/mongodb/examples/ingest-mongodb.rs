@@ -1,7 +1,7 @@
 //! How much of what the server can do the engine passes on: the same commands sent by a bare loop, and by the engine for
 //! many concurrent callers.
 //!
-//! `FLARE_TEST_MONGODB_URL=… cargo run --release -p flare-mongodb --example ingest [SECONDS]`
+//! `FLARE_TEST_MONGODB_URL=… cargo run --release -p flare-mongodb --example ingest-mongodb [SECONDS]`
 
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it cannot go on")]
 

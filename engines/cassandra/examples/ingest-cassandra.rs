@@ -1,6 +1,6 @@
 //! What the engine costs on top of its server: the same writes by the bare driver, and by the engine.
 //!
-//! `FLARE_TEST_CASSANDRA_URL=127.0.0.1:9042 cargo run --release -p flare-cassandra --example ingest [SECONDS]`
+//! `FLARE_TEST_CASSANDRA_URL=127.0.0.1:9042 cargo run --release -p flare-cassandra --example ingest-cassandra [SECONDS]`
 //!
 //! - *driver*: one loop that writes groups of 64 documents of 1 KiB with the statements of the engine: contents,
 //!   append, heads and feed, state. It reads nothing and decides nothing.
