@@ -56,7 +56,6 @@ pub async fn run(lab: &Lab) -> Result<Vec<Row>> {
 
     progress(name, "drain");
     lab.reset().await?;
-    lab.open_gate().await?;
     post(&paused.server, &format!("{}/resume", paused.path), json!({})).await?;
     let normal = Row::new(name, "drain, resumed", vec![drain(lab, &paused).await?]);
     lab.reset().await?;
@@ -79,9 +78,11 @@ async fn behind(lab: &Lab, how: &str) -> Result<Behind> {
     progress(name, &format!("load {} documents, {how}", lab.scale.backlog));
     let mut server = Server::start(lab).await?;
     let resource = server.resources(1).await?.remove(0);
+    // Only the endpoint of the one is behind the gate.
+    let url = if how == "paused" { endpoint(lab, 1) } else { format!("http://{}/gate/1", lab.receiver) };
     let body = json!({
         "name": "behind",
-        "endpoint": { "url": format!("http://{}/gate/1", lab.receiver) },
+        "endpoint": { "url": url },
         "delivery": { "concurrency": 64, "retry": { "maxDelayTarget": 5, "numRetries": 100, "numMaxDelayRetries": 90 } },
     });
     let path = server.subscription(&resource, &body).await?;

@@ -181,10 +181,19 @@ mod cassandra {
             username: given(&repository.username),
             password: given(repository.password.expose()),
             timeout: repository.timeout.get(),
-            consistency: Consistency::parse(&repository.consistency)
-                .with_context(|| format!("repository.consistency: there is no {:?}", repository.consistency))?,
+            consistency: Consistency::parse(&repository.consistency).with_context(|| {
+                format!(
+                    "repository.consistency: {:?} is none of {}",
+                    repository.consistency,
+                    names(Consistency::ALL.map(Consistency::as_str))
+                )
+            })?,
             serial_consistency: SerialConsistency::parse(&repository.serial_consistency).with_context(|| {
-                format!("repository.serial-consistency: there is no {:?}", repository.serial_consistency)
+                format!(
+                    "repository.serial-consistency: {:?} is none of {}",
+                    repository.serial_consistency,
+                    names(SerialConsistency::ALL.map(SerialConsistency::as_str))
+                )
             })?,
             with_replication,
             local_data_centre: given(&repository.data_centre),
@@ -193,6 +202,10 @@ mod cassandra {
             tls: given_path(&repository.ca).map(|file| Tls { ca_file: Some(file) }),
             ..defaults
         })
+    }
+
+    fn names<const N: usize>(all: [&str; N]) -> String {
+        all.join(", ")
     }
 
     /// Reads the map as CQL has it: `{'class': 'SimpleStrategy', 'replication_factor': 1}`.

@@ -24,10 +24,21 @@ pub(super) fn find(
     span: Span,
     limit: usize,
 ) -> Result<Vec<Behind>> {
+    find_in_passes(map, stream, outlet, span, limit, HEADS_MAX)
+}
+
+fn find_in_passes(
+    map: &dyn KeyValue,
+    stream: StreamId,
+    outlet: OutletId,
+    span: Span,
+    limit: usize,
+    heads_max: usize,
+) -> Result<Vec<Behind>> {
     let mut behind = Vec::new();
     let mut from = DocumentNumber(0);
     while behind.len() < limit {
-        let heads = heads(map, stream, span, from)?;
+        let heads = heads(map, stream, span, from, heads_max)?;
         let Some((last, _)) = heads.last().copied() else { break };
         let missing = missing(map, outlet, &heads)?;
         for (_, sequence) in missing {
@@ -55,6 +66,7 @@ fn heads(
     stream: StreamId,
     span: Span,
     from: DocumentNumber,
+    heads_max: usize,
 ) -> Result<Vec<(DocumentNumber, Sequence)>> {
     let prefix = stream.as_bytes();
     let (mut heads, mut failure) = (Vec::new(), None);
@@ -62,8 +74,8 @@ fn heads(
         Ok(head) => {
             if head.number >= from && head.sequence > span.after && head.sequence <= span.until {
                 heads.push((head.number, head.sequence));
-                if heads.len() >= 2 * HEADS_MAX {
-                    keep_lowest(&mut heads);
+                if heads.len() >= 2 * heads_max {
+                    keep_lowest(&mut heads, heads_max);
                 }
             }
             ControlFlow::Continue(())
@@ -73,16 +85,16 @@ fn heads(
             ControlFlow::Break(())
         }
     })?;
-    if heads.len() > HEADS_MAX {
-        keep_lowest(&mut heads);
-    }
+    keep_lowest(&mut heads, heads_max);
     heads.sort_unstable();
     failure.map_or(Ok(heads), Err)
 }
 
-fn keep_lowest(heads: &mut Vec<(DocumentNumber, Sequence)>) {
-    heads.select_nth_unstable(HEADS_MAX - 1);
-    heads.truncate(HEADS_MAX);
+fn keep_lowest(heads: &mut Vec<(DocumentNumber, Sequence)>, heads_max: usize) {
+    if heads.len() > heads_max {
+        heads.select_nth_unstable(heads_max - 1);
+        heads.truncate(heads_max);
+    }
 }
 
 /// Those of the heads that the outlet does not have.
@@ -115,4 +127,96 @@ fn missing(
     })?;
     missing.extend(heads);
     failure.map_or(Ok(missing), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
+    use flare_core::{document::Version, revision::Revision, url::DocumentUrl};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{Row, Visit};
+
+    /// Only what a comparison reads.
+    #[derive(Default)]
+    struct Tables(BTreeMap<(&'static str, Bytes), Bytes>);
+
+    impl KeyValue for Tables {
+        fn name(&self) -> &'static str {
+            "tables"
+        }
+
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+            Ok(self.0.get(&(table.name(), Bytes::copy_from_slice(key))).cloned())
+        }
+
+        fn scan(&self, table: Table, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+            let place = |key: &[u8]| (table.name(), Bytes::copy_from_slice(key));
+            for ((_, key), row) in self.0.range(place(from)..place(to)) {
+                if visit(key.clone(), row.clone()).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+
+        fn write(&self, _: Vec<Row>) -> Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Documents 1 to 100 with URLs in another order; the outlet lacks every seventh, and has an old version of every
+    /// tenth.
+    fn tables(stream: StreamId, outlet: OutletId) -> Tables {
+        let mut tables = Tables::default();
+        for number in 1..=100_u64 {
+            let url = DocumentUrl::parse(&format!("http://api.test/users/{}", number * 37 % 101)).unwrap();
+            let (sequence, revision) = (Sequence(1000 + number), Revision::new(1));
+            let head = Head {
+                number: DocumentNumber(number),
+                sequence,
+                revision,
+                updated_at: Timestamp::UNIX_EPOCH,
+                deleted: false,
+            };
+            let change = rows::encode_change(&head, None, &url, Some(&Bytes::from_static(b"{}")), None);
+            tables.0.insert((Table::Heads.name(), keys::head(stream, &url)), head.encode());
+            tables.0.insert((Table::Changes.name(), keys::change(stream, sequence)), change);
+            let has = Sequence(if number % 10 == 0 { 1 } else { sequence.0 });
+            if number % 7 != 0 {
+                let row = rows::encode_version(&Version { sequence: has, revision, deleted: false });
+                tables.0.insert((Table::Versions.name(), keys::outlet_document(outlet, head.number)), row);
+            }
+        }
+        tables
+    }
+
+    #[test]
+    fn what_is_missing_is_found_in_however_many_passes() {
+        let (stream, outlet) = (StreamId::generate(), OutletId::generate());
+        let tables = tables(stream, outlet);
+        let span = Span { after: Sequence::START, until: Sequence::MAX };
+        let expected: Vec<u64> = (1..=100).filter(|number| number % 7 == 0 || number % 10 == 0).collect();
+        for heads_max in [1, 3, 64, 1000] {
+            let behind = find_in_passes(&tables, stream, outlet, span, 1000, heads_max).unwrap();
+            let numbers: Vec<_> = behind.iter().map(|document| document.number.0).collect();
+            assert_eq!(numbers, expected, "{heads_max} at once");
+        }
+        let some = find_in_passes(&tables, stream, outlet, span, 5, 3).unwrap();
+        assert_eq!(some.iter().map(|document| document.number.0).collect::<Vec<_>>(), expected[..5]);
+        let span = Span { after: Sequence(1010), until: Sequence(1020) };
+        let some = find_in_passes(&tables, stream, outlet, span, 1000, 3).unwrap();
+        assert_eq!(some.iter().map(|document| document.number.0).collect::<Vec<_>>(), [14, 20]);
+    }
 }
