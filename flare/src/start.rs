@@ -45,7 +45,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let supervisor = Supervisor::default();
     let node = tokio::select! {
         node = Node::start(store, &node_settings, &supervisor) => node.map_err(whole)?,
-        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
+        error = turn.is_over() => return Err(error),
     };
 
     terminal::print(banner(&config, file, &address))?;
@@ -56,7 +56,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
         () = &mut serving => bail!("the HTTP server ended without being told to"),
         () = supervisor.failed() => true,
         // Not even what is in flight may go on: somebody else may be at work already.
-        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
+        error = turn.is_over() => return Err(error),
         name = signals.next() => {
             tracing::info!(signal = name, "stopping; a second signal exits at once");
             false
@@ -70,7 +70,7 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     };
     tokio::select! {
         () = stopped => {}
-        error = turn.is_over() => bail!("this node must not work any more: {}", error.chain()),
+        error = turn.is_over() => return Err(error),
         name = signals.next() => bail!("{name} came twice: exiting without waiting for what is in flight"),
     }
     turn.end().await;
@@ -111,9 +111,9 @@ impl Turn {
     }
 
     /// Returns when the node must not work any more.
-    async fn is_over(&mut self) -> flare_core::Error {
+    async fn is_over(&mut self) -> anyhow::Error {
         match &mut self.lease {
-            Some(lease) => lease.keep().await,
+            Some(lease) => whole(lease.keep().await).context("this node must not work any more"),
             None => std::future::pending().await,
         }
     }

@@ -137,23 +137,21 @@ impl Lease {
                     self.deadline = asked_at + working_time(self.time);
                     return Ok(());
                 }
-                Ok(Ok(Agreement::Refused(found))) => self.adopt(found)?,
+                Ok(Ok(Agreement::Refused(found))) => self.adopt(found.as_ref().map(Row::of).transpose()?)?,
                 Ok(Ok(Agreement::Unknown)) | Err(_) => {}
                 Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {}
                 Ok(Err(error)) => return Err(error),
             }
             tokio::time::sleep(Duration::from_millis(100).min(self.deadline.saturating_sub(now()))).await;
-            if let Ok(Some((row, version))) = read(&*self.coordination).await {
-                let value = row.bytes()?;
-                self.adopt(Some(AgreedRow { value, version }))?;
+            if let Ok(found @ Some(_)) = read(&*self.coordination).await {
+                self.adopt(found)?;
             }
         }
     }
 
     /// A beat whose answer was lost may have arrived. It does not prolong anything.
-    fn adopt(&mut self, found: Option<AgreedRow>) -> Result<()> {
-        let row = found.map(|found| Row::read(&found.value).map(|row| (row, found.version))).transpose()?;
-        match row {
+    fn adopt(&mut self, found: Option<(Row, u64)>) -> Result<()> {
+        match found {
             Some((row, version)) if row.node == self.row.node && row.epoch == self.row.epoch => {
                 (self.row, self.version) = (row, version);
                 Ok(())
@@ -182,15 +180,16 @@ impl Row {
             .map_err(|error| Error::internal("could not write the owner of the data").because(error))
     }
 
-    fn read(value: &[u8]) -> Result<Self> {
-        serde_json::from_slice(value)
-            .map_err(|error| Error::internal("the row that names the owner of the data is damaged").because(error))
+    /// The row and its version.
+    fn of(found: &AgreedRow) -> Result<(Self, u64)> {
+        let row = serde_json::from_slice(&found.value)
+            .map_err(|error| Error::internal("the row that names the owner of the data is damaged").because(error))?;
+        Ok((row, found.version))
     }
 }
 
 async fn read(coordination: &dyn Coordination) -> Result<Option<(Row, u64)>> {
-    let found = coordination.get(KEY).await?;
-    found.map(|found| Ok((Row::read(&found.value)?, found.version))).transpose()
+    coordination.get(KEY).await?.as_ref().map(Row::of).transpose()
 }
 
 /// How long an owner works after it has asked.

@@ -185,14 +185,14 @@ mod cassandra {
                 format!(
                     "repository.consistency: {:?} is none of {}",
                     repository.consistency,
-                    names(Consistency::ALL.map(Consistency::as_str))
+                    Consistency::ALL.map(Consistency::as_str).join(", ")
                 )
             })?,
             serial_consistency: SerialConsistency::parse(&repository.serial_consistency).with_context(|| {
                 format!(
                     "repository.serial-consistency: {:?} is none of {}",
                     repository.serial_consistency,
-                    names(SerialConsistency::ALL.map(SerialConsistency::as_str))
+                    SerialConsistency::ALL.map(SerialConsistency::as_str).join(", ")
                 )
             })?,
             with_replication,
@@ -202,10 +202,6 @@ mod cassandra {
             tls: given_path(&repository.ca).map(|file| Tls { ca_file: Some(file) }),
             ..defaults
         })
-    }
-
-    fn names<const N: usize>(all: [&str; N]) -> String {
-        all.join(", ")
     }
 
     /// Reads the map as CQL has it: `{'class': 'SimpleStrategy', 'replication_factor': 1}`.
