@@ -10,6 +10,7 @@ mod deliveries;
 mod delivery_log;
 mod documents;
 mod entities;
+pub mod heard;
 pub mod make;
 pub mod proxy;
 mod reopening;

@@ -3,16 +3,15 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use flare_core::{
-    ErrorKind, Sequence, StreamId,
-    document::{Change, Progress, Retry, Written},
+    ErrorKind, Sequence,
+    document::{Progress, Retry, Written},
     outlet::Revisions,
-    port::{ChangeListener, FeedQuery, Store},
+    port::{FeedQuery, Store},
     revision::Revision,
 };
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 
-use crate::make;
+use crate::{heard::Heard, make};
 
 /// How long to wait for what another node has done.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,28 +32,6 @@ pub(crate) async fn check<F: Future<Output = Store>>(open: impl Fn(usize) -> F) 
     println!("  nodes_open_fresh_data_at_once");
     let nodes = join_all((0..3).map(|_| open(5))).await;
     close(&nodes.iter().collect::<Vec<_>>()).await;
-}
-
-#[derive(Default)]
-struct Heard {
-    changes: Mutex<Vec<(StreamId, Sequence)>>,
-    missed: Mutex<Vec<Sequence>>,
-}
-
-impl ChangeListener for Heard {
-    fn changed(&self, changes: Vec<Arc<Change>>) {
-        self.changes.lock().extend(changes.iter().map(|change| (change.stream, change.sequence)));
-    }
-
-    fn missed(&self, head: Sequence) {
-        self.missed.lock().push(head);
-    }
-}
-
-impl Heard {
-    fn sequences(&self) -> Vec<u64> {
-        self.changes.lock().iter().map(|(_, sequence)| sequence.0).collect()
-    }
 }
 
 async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
@@ -81,9 +58,9 @@ async fn a_node_hears_of_the_changes_of_others_in_order(one: Store, two: Store) 
         make::write(writer, make::put(&stream, &revision.to_string(), revision)).await.unwrap();
     }
     let head = one.documents.head().max(two.documents.head());
-    until("all changes are heard", async || heard.sequences().len() == 20).await;
-    assert!(heard.sequences().is_sorted(), "{:?}", heard.sequences());
-    assert_eq!(heard.sequences().last(), Some(&head.0));
+    until("all changes are heard", async || heard.sequences.lock().clone().len() == 20).await;
+    assert!(heard.sequences.lock().clone().is_sorted(), "{:?}", heard.sequences.lock().clone());
+    assert_eq!(heard.sequences.lock().clone().last(), Some(&head.0));
     assert!(heard.missed.lock().is_empty());
     until("the head is known to all", async || one.documents.head() == head && two.documents.head() == head).await;
     let read = two.documents.get(stream.id, &make::url("19")).await.unwrap().unwrap();
@@ -124,8 +101,8 @@ async fn nodes_that_write_the_same_documents_agree(one: Store, two: Store) {
         assert!(revisions.windows(2).all(|pair| pair[0] < pair[1]), "{revisions:?}");
         assert_eq!(revisions.last(), Some(&Revision::new(i128::from(ROUNDS))));
     }
-    until("all changes are heard", async || heard.sequences().len() == changes.len()).await;
-    assert_eq!(heard.sequences(), changes.iter().map(|(_, sequence, _)| sequence.0).collect::<Vec<_>>());
+    until("all changes are heard", async || heard.sequences.lock().clone().len() == changes.len()).await;
+    assert_eq!(heard.sequences.lock().clone(), changes.iter().map(|(_, sequence, _)| sequence.0).collect::<Vec<_>>());
 
     let query = FeedQuery { after: Sequence::START, revisions: Revisions::All, limit: 1000, bytes_max: 1 << 20 };
     until("the other knows of all", async || two.documents.head() == one.documents.head()).await;

@@ -18,6 +18,7 @@ use std::{
 use common::Keyspaces;
 use flare_cassandra::Options;
 use flare_contract::{
+    heard::Heard,
     make,
     proxy::{Cut, Proxy},
 };
@@ -25,7 +26,7 @@ use flare_core::{
     ErrorKind, Sequence,
     document::{Change, Progress, Retry, Written},
     outlet::Revisions,
-    port::{ChangeListener, DocumentQuery, FeedQuery, Store},
+    port::{DocumentQuery, FeedQuery, Store},
     stream::Stream,
 };
 use futures_util::future::join_all;
@@ -242,22 +243,6 @@ async fn a_record_that_comes_late_changes_nothing() {
     }
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
     lab.close().await;
-}
-
-#[derive(Default)]
-struct Heard {
-    sequences: Mutex<Vec<u64>>,
-    missed: AtomicBool,
-}
-
-impl ChangeListener for Heard {
-    fn changed(&self, changes: Vec<Arc<Change>>) {
-        self.sequences.lock().extend(changes.iter().map(|change| change.sequence.0));
-    }
-
-    fn missed(&self, _: Sequence) {
-        self.missed.store(true, Ordering::Relaxed);
-    }
 }
 
 /// What the writers of a load were told.

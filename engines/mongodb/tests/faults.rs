@@ -14,38 +14,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flare_contract::{make, proxy::Proxy};
+use flare_contract::{heard::Heard, make, proxy::Proxy};
 use flare_core::{
     ErrorKind, Sequence,
-    document::{Change, Written},
+    document::Written,
     outlet::Revisions,
-    port::{ChangeListener, FeedQuery, Store},
+    port::{FeedQuery, Store},
     stream::Stream,
 };
 use flare_mongodb::Options;
-use parking_lot::Mutex;
 use server::Scratch;
 
 const REPLICA_SET: &str = "FLARE_TEST_MONGODB_URL";
 const STANDALONE: &str = "FLARE_TEST_MONGODB_STANDALONE_URL";
 const WRITERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[derive(Default)]
-struct Heard {
-    sequences: Mutex<Vec<u64>>,
-    missed: AtomicBool,
-}
-
-impl ChangeListener for Heard {
-    fn changed(&self, changes: Vec<Arc<Change>>) {
-        self.sequences.lock().extend(changes.iter().map(|change| change.sequence.0));
-    }
-
-    fn missed(&self, _: Sequence) {
-        self.missed.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Writers, each with a document of its own and ever newer revisions, two of which go in one call.
 struct Load {
@@ -105,7 +88,7 @@ impl Load {
         let listed = self.store.documents.page(self.stream.id, &Default::default()).await.unwrap();
         assert_eq!(listed.total, total);
         until("all is heard", || self.heard.sequences.lock().len() >= there.len()).await;
-        assert!(!self.heard.missed.load(Ordering::Relaxed));
+        assert!(self.heard.missed.lock().is_empty());
         assert_eq!(*self.heard.sequences.lock(), there.keys().copied().collect::<Vec<_>>());
         told.failures
     }

@@ -8,15 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flare_contract::{make, proxy::Proxy};
+use flare_contract::{heard::Heard, make, proxy::Proxy};
 use flare_core::{
     ErrorKind, Sequence,
     document::{Change, Written},
     outlet::Revisions,
-    port::{ChangeListener, FeedQuery, Store},
+    port::{FeedQuery, Store},
     stream::Stream,
 };
-use parking_lot::Mutex;
 
 use super::Server;
 
@@ -81,19 +80,6 @@ pub async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 
 pub fn is_change(written: &[Written]) -> bool {
     matches!(written, [Written::Changed(_)])
-}
-
-#[derive(Default)]
-struct Heard {
-    sequences: Mutex<Vec<u64>>,
-}
-
-impl ChangeListener for Heard {
-    fn changed(&self, changes: Vec<Arc<Change>>) {
-        self.sequences.lock().extend(changes.iter().map(|change| change.sequence.0));
-    }
-
-    fn missed(&self, _: Sequence) {}
 }
 
 /// Writes revision after revision of one document. Whoever is told that nothing was written may write it again, and
