@@ -13,13 +13,14 @@ mod entities;
 pub mod heard;
 pub mod make;
 pub mod proxy;
+mod queue;
 mod reopening;
 mod sharing;
 mod tokens;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
-use flare_core::port::Store;
+use flare_core::{port::Store, queue::Queue};
 
 /// A case: a name for people, and what it does with a fresh store.
 struct Case {
@@ -55,6 +56,11 @@ pub async fn check_reopening<F: Future<Output = Store>>(open: impl Fn(usize) -> 
 /// What must hold when several nodes work on the same data: `open` opens it anew each time with the same number.
 pub async fn check_sharing<F: Future<Output = Store>>(open: impl Fn(usize) -> F) {
     sharing::check(open).await;
+}
+
+/// What every queue must do: `open` gives a new connection to the same broker each time.
+pub async fn check_queue<F: Future<Output = Arc<dyn Queue>>>(open: impl Fn() -> F) {
+    queue::check(open).await;
 }
 
 impl Clone for Case {

@@ -14,6 +14,7 @@ pub mod outlet;
 pub mod pattern;
 pub mod pattern_index;
 pub mod port;
+pub mod queue;
 pub mod rate;
 pub mod replay;
 pub mod retry;

@@ -1,5 +1,9 @@
 //! The engine `memory`: nothing outlives the process. For tests, and for trying things out.
 
+mod queue;
+
+pub use queue::Broker;
+
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
