@@ -33,18 +33,21 @@ use flare_core::{
     document::{Standing, Version},
     outlet::Outlet,
     port::{Documents, Engine, Store},
+    queue::Queue,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    fast_map::FastSet,
     node::DeliveryCounts,
     registry::Registry,
     settings::Settings,
     spread::Bucket,
     supervisor::{Failure, Supervisor},
     tail::Tail,
+    tasks::{QueuePer, Tasks},
 };
 use attempt_log::AttemptLog;
 use client::Client;
@@ -68,6 +71,10 @@ pub(crate) struct Shared {
     requests: Arc<Semaphore>,
     slow_requests: Arc<Semaphore>,
     counters: Counters,
+    /// Outlets get their changes through this, or read the feed.
+    tasks: Option<Arc<Tasks>>,
+    /// Outlets whose queue is not set up yet.
+    preparing: Mutex<FastSet<OutletId>>,
     to_disable: mpsc::UnboundedSender<Disable>,
 }
 
@@ -105,7 +112,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub fn start(store: &Store, registry: Arc<Registry>, settings: &Settings, supervisor: &Supervisor) -> Result<Self> {
+    pub fn start(
+        store: &Store,
+        tasks: Option<Tasks>,
+        registry: Arc<Registry>,
+        settings: &Settings,
+        supervisor: &Supervisor,
+    ) -> Result<Self> {
         let tail = Arc::new(Tail::new(store.documents.head(), settings.tail_bytes_max));
         let mailboxes: Vec<_> = (0..settings.slots.max(1)).map(|_| Arc::new(Mailbox::default())).collect();
         let bucket = Arc::new(Bucket::new(mailboxes.clone(), tail.clone()));
@@ -125,13 +138,15 @@ impl Delivery {
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
             counters: Counters::default(),
+            tasks: tasks.map(Arc::new),
+            preparing: Mutex::default(),
             to_disable,
         });
         store.documents.listen(bucket.clone());
 
         let (slots_stop, slots_ended) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
-        for mailbox in mailboxes {
-            let slot = Slot::new(shared.clone(), mailbox);
+        for (number, mailbox) in (0..).zip(mailboxes) {
+            let slot = Slot::new(shared.clone(), mailbox, number, &slots_stop)?;
             let (stop, ended) = (slots_stop.clone(), slots_ended.clone());
             supervisor.spawn("delivery-slot", Failure::StopsNode, async move {
                 slot.run(stop).await;
@@ -167,6 +182,9 @@ impl Delivery {
     pub fn add(&self, outlet: Arc<Outlet>, standing: Standing) {
         let Some(stream) = self.registry.stream(outlet.stream) else { return };
         self.bucket.add(outlet.stream, outlet.id);
+        if self.shared.tasks.as_ref().is_some_and(|tasks| tasks.queues == QueuePer::Outlet) {
+            self.shared.preparing.lock().insert(outlet.id);
+        }
         self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, standing });
     }
 
@@ -207,11 +225,22 @@ impl Delivery {
     pub fn remove(&self, stream: StreamId, id: OutletId) {
         self.bucket.remove(stream, id);
         self.bucket.mailbox(id).send(Command::Remove(id));
+        self.shared.preparing.lock().remove(&id);
         self.shared.filtering.forget_problem(id);
     }
 
     pub fn forget_stream(&self, stream: StreamId) {
         self.shared.tail.forget_stream(stream);
+    }
+
+    /// Whether the queue of the outlet is still to be set up.
+    pub fn is_preparing(&self, id: OutletId) -> bool {
+        self.shared.preparing.lock().contains(&id)
+    }
+
+    /// The queue that hints go through, and why it does not work at present, if it does not.
+    pub fn queue(&self) -> Option<&dyn Queue> {
+        self.shared.tasks.as_ref().map(|tasks| &*tasks.queue)
     }
 
     /// The last change for which the filter of the outlet had no answer.

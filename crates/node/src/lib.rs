@@ -15,13 +15,17 @@ mod spread;
 pub mod supervisor;
 mod sweeper;
 mod tail;
+mod tasks;
 mod tokens;
 
 pub use delivery::FilterProblem;
 pub use delivery::Tested;
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Rotation, Status};
+pub use node::{
+    Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, QueueStatus, ReplayFrom, Resync, Rotation, Status,
+};
 pub use settings::Settings;
 pub use supervisor::Supervisor;
+pub use tasks::{QueuePer, Tasks};
 pub use tokens::{NewToken, Tokens};

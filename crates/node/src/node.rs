@@ -40,6 +40,7 @@ use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
     sweeper::Sweeper,
+    tasks::Tasks,
     tokens::Tokens,
 };
 
@@ -111,10 +112,20 @@ pub struct Status {
     pub engine: &'static str,
     /// Why writes fail at present.
     pub trouble: Option<String>,
+    /// The queue that outlets get their changes through, if there is one.
+    pub queue: Option<QueueStatus>,
     pub streams: usize,
     pub outlets: usize,
     pub sequence: Sequence,
     pub deliveries: DeliveryCounts,
+}
+
+/// How a queue is.
+#[derive(Clone, Debug)]
+pub struct QueueStatus {
+    pub engine: &'static str,
+    /// Why nothing goes through it at present.
+    pub trouble: Option<String>,
 }
 
 /// Counted since the node started, but for `in_flight` and `retries_waiting`.
@@ -129,11 +140,17 @@ pub struct DeliveryCounts {
 }
 
 impl Node {
-    /// Reads streams and outlets from the store, and goes on with what is due.
-    pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
+    /// Reads streams and outlets from the store, and goes on with what is due. With `tasks` outlets get their changes
+    /// through queues.
+    pub async fn start(
+        store: Store,
+        tasks: Option<Tasks>,
+        settings: &Settings,
+        supervisor: &Supervisor,
+    ) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         load_streams(&store, &registry).await?;
-        let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
+        let delivery = Delivery::start(&store, tasks, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
         let tokens = Tokens::load(store.tokens.clone()).await?;
         let sweeper = Sweeper {
@@ -171,8 +188,11 @@ impl Node {
         self.delivery.stop().await;
     }
 
-    /// Closes the store. The node must have finished.
+    /// Closes the queue and the store. The node must have finished.
     pub async fn close(&self) -> Result<()> {
+        if let Some(queue) = self.delivery.queue() {
+            queue.close().await?;
+        }
         self.store.engine.close().await
     }
 
@@ -186,6 +206,7 @@ impl Node {
             started_at: self.started_at,
             engine: self.store.engine.name(),
             trouble: self.store.engine.trouble(),
+            queue: self.delivery.queue().map(|queue| QueueStatus { engine: queue.name(), trouble: queue.trouble() }),
             streams,
             outlets,
             sequence: self.store.documents.head(),
@@ -323,6 +344,11 @@ impl Node {
 
     pub fn outlet(&self, stream: StreamId, id: OutletId) -> Option<Arc<Outlet>> {
         self.registry.outlet(stream, id)
+    }
+
+    /// Whether the queue of the outlet is still to be set up.
+    pub fn is_preparing(&self, id: OutletId) -> bool {
+        self.delivery.is_preparing(id)
     }
 
     /// The last change for which the filter of the outlet had no answer, since the node took the outlet up.

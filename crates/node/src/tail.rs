@@ -63,6 +63,11 @@ impl Tail {
         Some(past.take(limit).map(|(_, change)| change.clone()).collect())
     }
 
+    /// The change of the stream with this sequence, if it is held: nobody has replaced it yet.
+    pub fn at(&self, stream: StreamId, sequence: Sequence) -> Option<Arc<Change>> {
+        self.inner.lock().streams.get(&stream)?.changes.get(&sequence).cloned()
+    }
+
     /// Forgets everything: changes up to `head` may have been missed.
     pub fn reset(&self, head: Sequence) {
         *self.inner.lock() = Inner::new(head);

@@ -31,6 +31,8 @@ pub(crate) enum Source {
     /// This change, taken from the feed. `fresh` says that the outlet cannot have any version of the document,
     /// `doubtful` that it may have one that is not on record.
     Change { change: Arc<Change>, fresh: bool, doubtful: bool },
+    /// The newest change of the document, which was this one when the hint was made.
+    Hint { url: DocumentUrl, sequence: Sequence, fresh: bool, doubtful: bool },
     /// The newest change of the document, whatever it is by now; with every revision, the next that the outlet lacks.
     Newest(DocumentUrl),
 }
@@ -136,8 +138,15 @@ impl Attempt {
     async fn look(&self) -> Result<Task, Error> {
         let (newest, fresh, doubtful) = match &self.source {
             Source::Change { change, fresh, doubtful } => (change.clone(), *fresh, *doubtful),
-            Source::Newest(url) => match self.shared.documents.get(self.stream.id, url).await? {
-                Some(change) => (Arc::new(change), false, true),
+            Source::Hint { url, sequence, fresh, doubtful } => match self.shared.tail.at(self.stream.id, *sequence) {
+                Some(change) => (change, *fresh, *doubtful),
+                None => match self.newest(url).await? {
+                    Some(change) => (change, false, true),
+                    None => return Ok(Task::Nothing(Outcome::UpToDate)),
+                },
+            },
+            Source::Newest(url) => match self.newest(url).await? {
+                Some(change) => (change, false, true),
                 None => return Ok(Task::Nothing(Outcome::UpToDate)),
             },
         };
@@ -158,6 +167,10 @@ impl Attempt {
                 self.look_through(&newest, version, doubtful).await
             }
         }
+    }
+
+    async fn newest(&self, url: &DocumentUrl) -> Result<Option<Arc<Change>>, Error> {
+        Ok(self.shared.documents.get(self.stream.id, url).await?.map(Arc::new))
     }
 
     /// Of all revisions that the outlet has not been told of, the first that it must be told of.

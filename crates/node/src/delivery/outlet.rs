@@ -9,6 +9,8 @@
 
 mod active;
 mod ending;
+pub(super) mod item;
+pub(super) mod queued;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +27,8 @@ use tokio::time::Instant;
 
 use super::{attempt::Source, wire::Wire};
 use active::{Active, Flight, Waiting};
+use item::Item;
+use queued::Window;
 
 /// So many failures in a row, and the outlet counts as down.
 const DOWN_AFTER: u32 = 8;
@@ -71,6 +75,10 @@ pub(crate) struct OutletState {
     pub in_moved: bool,
     /// Stands in the slot's line of outlets that may have something to send.
     pub in_line: bool,
+    /// Changes are on their way into the queue.
+    pub pushing: bool,
+    /// How much of the feed may be on its way through the outlet's queue, if it has one.
+    window: Option<Window>,
     /// Nothing of this exists for an outlet at rest: there may be very many of them.
     active: Option<Box<Active>>,
 }
@@ -111,6 +119,8 @@ impl OutletState {
             fetching: false,
             in_line: false,
             in_moved: false,
+            pushing: false,
+            window: None,
             active: None,
         }
     }
@@ -221,6 +231,9 @@ impl OutletState {
         if self.retries() >= retries_max || !self.outlet.status.is_active() {
             return 0;
         }
+        if let Some(window) = self.window {
+            return self.room_in(window);
+        }
         let buffered = self.active.as_ref().map_or(0, |active| active.buffer.len());
         (self.room() + self.pull_demand).saturating_sub(buffered)
     }
@@ -232,9 +245,14 @@ impl OutletState {
             self.position = self.position.max(change.sequence);
             // The newer change of the same document stands further on in the feed.
             if !change.is_superseded() {
+                let has_queue = self.window.is_some();
                 let active = self.active();
                 active.unhandled.insert(change.sequence);
-                active.buffer.push_back(change);
+                if has_queue {
+                    active.outbox.push_back(change);
+                } else {
+                    active.buffer.push_back(Item::Change(change));
+                }
             }
         }
     }
@@ -276,6 +294,7 @@ impl OutletState {
         let flight = |url, sequence, failed, noted, shown| Flight {
             url,
             sequence,
+            receipt: None,
             next: None,
             failed,
             noted,
@@ -287,35 +306,35 @@ impl OutletState {
             active.set_off(number, flight(waiting.url.clone(), None, waiting.failed, true, waiting.shown));
             return Some(Start { number, source: Source::Newest(waiting.url), failed: waiting.failed });
         }
-        while let Some(change) = active.buffer.pop_front() {
-            let number = change.number;
-            if change.is_superseded() {
-                active.unhandled.remove(&change.sequence);
+        while let Some(item) = active.buffer.pop_front() {
+            let (number, sequence) = (item.number(), item.sequence());
+            if item.is_superseded() {
+                active.handled(item);
                 continue;
             }
             let tried = active.tried.remove(&number);
-            if let Some(flight) = active.in_flight.get_mut(&number) {
-                if let Some(older) = flight.next.replace(change) {
-                    active.unhandled.remove(&older.sequence);
-                }
-                continue;
-            }
+            let Some(item) = active.follow(number, item) else { continue };
             let noted = match active.retries.get(&number) {
                 // The retry will send the newest change when its time has come; it has shown the client a newer one
                 // than this before, or it comes first.
-                Some(waiting) if waits || change.sequence <= waiting.shown => {
-                    active.unhandled.remove(&change.sequence);
+                Some(waiting) if waits || sequence <= waiting.shown => {
+                    active.handled(item);
                     continue;
                 }
                 // A new revision is a new message: it does not wait for the schedule of the old one.
                 Some(_) => active.retries.remove(&number).is_some(),
                 None => false,
             };
-            // Of a document that was there before, an attempt may have reached the client whose record a crash took.
-            let doubtful = tried || noted || change.number.0 <= unsure_until.0;
-            let fresh = !doubtful && change.number.0 == change.sequence.0;
-            active.set_off(number, flight(change.url.clone(), Some(change.sequence), 0, noted, change.sequence));
-            return Some(Start { number, source: Source::Change { change, fresh, doubtful }, failed: 0 });
+            // Of a document that was there before, an attempt may have reached the client whose record a crash took. A hint
+            // may come twice.
+            let repeated = !active.unhandled.contains(&sequence);
+            let doubtful = tried || noted || repeated || number.0 <= unsure_until.0;
+            let fresh = !doubtful && number.0 == sequence.0;
+            let mut flight = flight(item.url().clone(), Some(sequence), 0, noted, sequence);
+            let (source, receipt) = item.start(fresh, doubtful);
+            flight.receipt = receipt;
+            active.set_off(number, flight);
+            return Some(Start { number, source, failed: 0 });
         }
         None
     }
@@ -323,7 +342,8 @@ impl OutletState {
     /// The cursor, if it has moved since it was last asked for.
     pub fn moved_cursor(&mut self) -> Option<Sequence> {
         let first = self.active.as_ref().and_then(|active| active.unhandled.first());
-        let cursor = first.map_or(self.position, |first| Sequence(first.0 - 1));
+        // What a queue has lost is behind the position, and will be read again.
+        let cursor = first.map_or(self.position, |first| self.position.min(Sequence(first.0 - 1)));
         (cursor > self.recorded).then(|| {
             self.recorded = cursor;
             cursor
@@ -355,6 +375,12 @@ impl OutletState {
     pub fn has_work(&mut self, now: Instant) -> bool {
         let Some(active) = &mut self.active else { return false };
         !active.buffer.is_empty() || active.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// Whether all has been looked at that a client that pulls could get at present.
+    pub fn has_looked(&self, retries_max: usize) -> bool {
+        let has_looked = !self.fetching && (self.caught_up || self.demand(retries_max) == 0);
+        has_looked && (self.window.is_none() || !self.outlet.status.is_active() || self.queue_is_quiet())
     }
 
     /// When the next retry is due, and how many wait.

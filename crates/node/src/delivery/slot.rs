@@ -1,6 +1,8 @@
 //! A slot: one task that drives the outlets of one unit of work.
 
+mod feed;
 pub(crate) mod pull;
+mod queueing;
 mod steering;
 
 use std::{
@@ -9,15 +11,9 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
-use flare_core::{
-    DocumentNumber, OutletId, Result, Sequence, StreamId,
-    document::{Change, Progress},
-    outlet::{Outlet, Revisions},
-    port::{FeedPage, FeedQuery},
-};
+use flare_core::{DocumentNumber, OutletId, Result, Sequence, StreamId, outlet::Outlet, port::FeedPage};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use tokio::{
@@ -31,19 +27,12 @@ use crate::fast_map::FastMap;
 use super::{
     Disable, Shared,
     attempt::{Attempt, Outcome, Task},
-    filtering::Filtering,
     mailbox::{Command, Mailbox},
     outlet::{Ending, Moment, OutletState, Start},
 };
+use feed::take_wanted;
 use pull::Pulls;
-
-/// A page of the feed from the store, for an outlet that is far behind.
-const FETCH_CHANGES_MAX: usize = 64;
-const FETCH_BYTES_MAX: usize = 256 << 10;
-/// How long to wait before the feed is read again after it could not be read.
-const FETCH_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often cursors that moved are recorded. A crash has the feed read again from there; versions tell what was done.
-const CURSOR_INTERVAL: Duration = Duration::from_secs(2);
+use queueing::{Answered, Queueing};
 
 type Running = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
 type WaitForPlace = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
@@ -64,6 +53,8 @@ pub(crate) struct Slot {
     moved: Vec<OutletId>,
     cursors_due: Option<Instant>,
     pulls: FastMap<OutletId, Pulls>,
+    /// Where outlets get their changes through queues.
+    queueing: Option<Queueing>,
     /// Makes receipts that nobody can guess from an earlier run.
     nonce: u64,
 }
@@ -73,11 +64,15 @@ enum Done {
     Attempt { outlet: OutletId, number: DocumentNumber, outcome: Outcome },
     Fetched { outlet: OutletId, page: Result<FeedPage> },
     Found { outlet: OutletId, number: DocumentNumber, failed: u32, task: Task },
+    Queue(Answered),
 }
 
 impl Slot {
-    pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>) -> Self {
-        Self {
+    pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, number: u16, stop: &CancellationToken) -> Result<Self> {
+        let slots = shared.settings.slots.max(1);
+        let queueing =
+            shared.tasks.clone().map(|tasks| Queueing::new(tasks, number, slots, stop.clone())).transpose()?;
+        Ok(Self {
             shared,
             mailbox,
             outlets: FastMap::default(),
@@ -89,8 +84,9 @@ impl Slot {
             moved: Vec::new(),
             cursors_due: None,
             pulls: FastMap::default(),
+            queueing,
             nonce: random(),
-        }
+        })
     }
 
     /// Works until it is told to stop; then starts nothing more and waits for what is in flight.
@@ -98,7 +94,9 @@ impl Slot {
         let mailbox = self.mailbox.clone();
         while !stop.is_cancelled() {
             self.read_mail();
+            self.tend_common(Instant::now());
             self.start_what_is_ready(None);
+            self.acknowledge();
             let alarm = self.next_alarm();
             tokio::select! {
                 biased;
@@ -116,6 +114,7 @@ impl Slot {
         while let Some(done) = self.running.next().await {
             self.end(done);
         }
+        self.part_from_queues().await;
         self.record_cursors();
     }
 
@@ -149,6 +148,7 @@ impl Slot {
                 let restored = standing.retries.len() as u64;
                 self.shared.counters.retries_waiting.fetch_add(restored, Ordering::Relaxed);
                 standing.retries.into_iter().for_each(|retry| state.restore(retry, now, clock));
+                let state = self.join_queue(state);
                 self.outlets.insert(id, state);
                 self.line_up(id);
             }
@@ -180,6 +180,7 @@ impl Slot {
                             self.by_stream.remove(&state.stream.id);
                         }
                     }
+                    self.leave_queue(state);
                 }
             }
         }
@@ -188,7 +189,11 @@ impl Slot {
     fn update(&mut self, outlet: Arc<Outlet>) {
         let id = outlet.id;
         if let Some(state) = self.outlets.get_mut(&id) {
+            let is_active = outlet.status.is_active();
             state.update(outlet);
+            if !is_active {
+                self.give_back_unstarted(id);
+            }
             self.line_up(id);
         }
     }
@@ -266,7 +271,7 @@ impl Slot {
                     state.caught_up = changes.len() < demand;
                     take_wanted(&self.shared.filtering, state, changes, Sequence::START);
                     // Changes that are superseded already leave nothing to send, but there may be more behind them.
-                    let look_again = !state.caught_up && !state.has_work(now);
+                    let look_again = !state.caught_up && !state.has_work(now) && !state.has_outbox();
                     self.note_moved(id, now);
                     self.serve_pulls(id, now, false);
                     if look_again {
@@ -280,9 +285,10 @@ impl Slot {
                 }
             }
         }
+        self.tend(id, now);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         // Only one who has seen all that there is may be told that there is nothing.
-        let has_looked = !state.fetching && (state.caught_up || state.demand(self.shared.settings.retries_max) == 0);
+        let has_looked = state.has_looked(self.shared.settings.retries_max) || self.queue_rests(id, now);
         self.serve_pulls(id, now, has_looked);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         if state.has_something(now) {
@@ -292,18 +298,6 @@ impl Slot {
             self.alarms.push(Reverse((at, id)));
         }
         false
-    }
-
-    fn fetch(&mut self, id: OutletId) {
-        let Some(state) = self.outlets.get_mut(&id) else { return };
-        state.fetching = true;
-        let (stream, after) = (state.stream.id, state.position());
-        let documents = self.shared.documents.clone();
-        self.running.push(Box::pin(async move {
-            let query =
-                FeedQuery { after, revisions: Revisions::Last, limit: FETCH_CHANGES_MAX, bytes_max: FETCH_BYTES_MAX };
-            Done::Fetched { outlet: id, page: documents.feed(stream, query).await }
-        }));
     }
 
     fn start(&mut self, id: OutletId, place: Option<OwnedSemaphorePermit>, now: Instant) {
@@ -343,6 +337,7 @@ impl Slot {
             Done::Attempt { outlet, number, outcome } => self.end_attempt(outlet, number, outcome),
             Done::Fetched { outlet, page } => self.end_fetch(outlet, page),
             Done::Found { outlet, number, failed, task } => self.end_find(outlet, number, failed, task),
+            Done::Queue(answered) => self.end_queue(answered),
         }
     }
 
@@ -378,36 +373,9 @@ impl Slot {
         self.line_up(id);
     }
 
-    fn end_fetch(&mut self, id: OutletId, page: Result<FeedPage>) {
-        let Some(state) = self.outlets.get_mut(&id) else { return };
-        state.fetching = false;
-        match page {
-            Ok(page) => {
-                let changes = page.changes.into_iter().map(Arc::new);
-                take_wanted(&self.shared.filtering, state, changes, page.until);
-                self.note_moved(id, Instant::now());
-                self.line_up(id);
-            }
-            Err(error) => {
-                tracing::warn!(subscription = %id, reason = error.chain(), "could not read the feed");
-                self.alarms.push(Reverse((Instant::now() + FETCH_RETRY_DELAY, id)));
-            }
-        }
-    }
-
-    /// The cursor of the outlet may have moved.
-    fn note_moved(&mut self, id: OutletId, now: Instant) {
-        if let Some(state) = self.outlets.get_mut(&id)
-            && !std::mem::replace(&mut state.in_moved, true)
-        {
-            self.moved.push(id);
-            self.cursors_due.get_or_insert(now + CURSOR_INTERVAL);
-        }
-    }
-
     fn next_alarm(&self) -> Option<Instant> {
         let outlets = self.alarms.peek().map(|Reverse((at, _))| *at);
-        outlets.into_iter().chain(self.cursors_due).min()
+        outlets.into_iter().chain(self.cursors_due).chain(self.common_alarm()).min()
     }
 
     fn ring(&mut self) {
@@ -422,44 +390,6 @@ impl Slot {
             self.record_cursors();
         }
     }
-
-    fn record_cursors(&mut self) {
-        self.cursors_due = None;
-        for outlet in std::mem::take(&mut self.moved) {
-            let Some(state) = self.outlets.get_mut(&outlet) else { continue };
-            state.in_moved = false;
-            if let Some(cursor) = state.moved_cursor() {
-                self.shared.recorder.record(Progress::Cursor { outlet, cursor });
-            }
-        }
-    }
-}
-
-/// Has the outlet take up what it may want. What its filter leaves out for certain, and without a wait, costs no more
-/// than that; the rest is found out by an attempt.
-fn take_wanted(
-    filtering: &Filtering,
-    state: &mut OutletState,
-    changes: impl IntoIterator<Item = Arc<Change>>,
-    mut position: Sequence,
-) {
-    let outlet = state.outlet().clone();
-    // One who wants every revision may lack older ones than this.
-    if outlet.filter.is_none() || outlet.revisions == Revisions::All {
-        state.take(changes, position);
-        return;
-    }
-    let mut wanted = Vec::new();
-    for change in changes {
-        position = position.max(change.sequence);
-        // An outlet that has a document must know that it is gone.
-        let is_out = !change.is_delete()
-            && (change.is_superseded() || matches!(filtering.wants(&outlet, &change).now_or_never(), Some(Ok(false))));
-        if !is_out {
-            wanted.push(change);
-        }
-    }
-    state.take(wanted, position);
 }
 
 fn count_retries(shared: &Shared, before: usize, after: usize) {

@@ -24,7 +24,7 @@ struct Lab {
 impl Lab {
     async fn new() -> Self {
         let store = open(&flare_keyvalue::Options::default()).unwrap();
-        let node = Node::start(store, &Settings::default(), &Supervisor::default()).await.unwrap();
+        let node = Node::start(store, None, &Settings::default(), &Supervisor::default()).await.unwrap();
         let sample = make::stream("http://api.test/users/{id}");
         let new = NewStream { endpoint: sample.endpoint.clone(), change: sample.change.clone() };
         let Created::New(stream) = node.create_stream(new, None).await.unwrap() else { panic!("it is new") };

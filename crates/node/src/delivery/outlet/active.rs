@@ -6,15 +6,22 @@ use std::{
     sync::Arc,
 };
 
-use flare_core::{DocumentNumber, Sequence, document::Change, url::DocumentUrl};
+use flare_core::{DocumentNumber, Sequence, document::Change, queue::Receipt, url::DocumentUrl};
 use tokio::time::Instant;
 
+use super::item::Item;
 use crate::fast_map::{FastMap, FastSet};
 
 #[derive(Default)]
 pub(super) struct Active {
-    /// Taken from the feed, not yet started.
-    pub buffer: VecDeque<Arc<Change>>,
+    /// Taken up, not yet started.
+    pub buffer: VecDeque<Item>,
+    /// Taken from the feed, on the way to the outlet's queue.
+    pub outbox: VecDeque<Arc<Change>>,
+    /// Hints that are in the queue, as far as is known.
+    pub queued: usize,
+    /// Messages of the queue that are done with.
+    pub released: Vec<Receipt>,
     /// Taken from the feed, not yet handled.
     pub unhandled: BTreeSet<Sequence>,
     pub in_flight: FastMap<DocumentNumber, Flight>,
@@ -31,8 +38,10 @@ pub(super) struct Active {
 pub(super) struct Flight {
     pub url: DocumentUrl,
     pub sequence: Option<Sequence>,
+    /// The message of the queue that it began with.
+    pub receipt: Option<Receipt>,
     /// The newest change that came meanwhile.
-    pub next: Option<Arc<Change>>,
+    pub next: Option<Item>,
     pub failed: u32,
     /// The store has a retry for the document.
     pub noted: bool,
@@ -79,7 +88,46 @@ impl Active {
 
     pub fn is_idle(&self) -> bool {
         let nothing_to_send = self.buffer.is_empty() && self.in_flight.is_empty() && self.retries.is_empty();
-        nothing_to_send && self.unhandled.is_empty() && self.tried.is_empty()
+        let nothing_queued = self.outbox.is_empty() && self.released.is_empty() && self.queued == 0;
+        nothing_to_send && nothing_queued && self.unhandled.is_empty() && self.tried.is_empty()
+    }
+
+    /// The change needs no attempt of its own any more.
+    pub fn handled(&mut self, item: Item) {
+        self.unhandled.remove(&item.sequence());
+        self.released.extend(item.into_receipt());
+    }
+
+    /// What the flight began with needs no attempt any more.
+    pub fn handled_flight(&mut self, sequence: Option<Sequence>, receipt: Option<Receipt>) {
+        if let Some(sequence) = sequence {
+            self.unhandled.remove(&sequence);
+        }
+        self.released.extend(receipt);
+    }
+
+    /// A change of a document that is in flight waits for it, and only the newest does.
+    pub fn follow(&mut self, number: DocumentNumber, item: Item) -> Option<Item> {
+        let Some(flight) = self.in_flight.get_mut(&number) else { return Some(item) };
+        let older = match flight.next.take() {
+            Some(next) if next.sequence() > item.sequence() => {
+                flight.next = Some(next);
+                Some(item)
+            }
+            next => {
+                flight.next = Some(item);
+                next
+            }
+        };
+        if let Some(older) = older {
+            // A hint may come twice: the change is not handled before the flight has ended.
+            let still_there = [flight.sequence, flight.next.as_ref().map(Item::sequence)];
+            if !still_there.contains(&Some(older.sequence())) {
+                self.unhandled.remove(&older.sequence());
+            }
+            self.released.extend(older.into_receipt());
+        }
+        None
     }
 
     pub fn wait(&mut self, number: DocumentNumber, mut waiting: Waiting) {
@@ -91,10 +139,10 @@ impl Active {
 
     /// Sends a newer change of a document that was in flight. If the store has a retry for the document, the retry
     /// stands for the change from here on, so that it is never without one or the other.
-    pub fn go_on_with(&mut self, next: Arc<Change>, noted: bool, shown: Sequence, now: Instant) {
+    pub fn go_on_with(&mut self, next: Item, noted: bool, shown: Sequence, now: Instant) {
         if noted {
-            self.unhandled.remove(&next.sequence);
-            self.wait(next.number, Waiting { url: next.url.clone(), due: now, failed: 0, shown });
+            self.wait(next.number(), Waiting { url: next.url().clone(), due: now, failed: 0, shown });
+            self.handled(next);
         } else {
             self.buffer.push_front(next);
         }

@@ -132,16 +132,14 @@ impl OutletState {
     ) {
         let outlet = self.outlet.id;
         let active = self.active();
-        if let Some(sequence) = flight.sequence {
-            active.unhandled.remove(&sequence);
-        }
+        active.handled_flight(flight.sequence, flight.receipt);
         match flight.next {
-            Some(next) if version.is_none_or(|version| version.sequence < next.sequence) => {
+            Some(next) if version.is_none_or(|version| version.sequence < next.sequence()) => {
                 active.go_on_with(next, flight.noted, flight.shown, moment.now);
             }
             next => {
                 if let Some(known) = next {
-                    active.unhandled.remove(&known.sequence);
+                    active.handled(known);
                 }
                 if flight.hinted {
                     active.wait(number, Waiting { url: flight.url, due: moment.now, failed: 0, shown: flight.shown });
@@ -169,8 +167,8 @@ impl OutletState {
         let disable = self.reason_to_disable(failure, failing_since, moment.clock);
         let failed = flight.failed.saturating_add(1);
         flight.saw(failure.sent.map_or(Sequence::START, |sent| sent.sequence));
-        if let Some(older) = flight.next.take_if(|next| next.sequence <= flight.shown) {
-            self.active().unhandled.remove(&older.sequence);
+        if let Some(older) = flight.next.take_if(|next| next.sequence() <= flight.shown) {
+            self.active().handled(older);
         }
         if !self.is_down()
             && self.outlet.revisions == Revisions::Last
@@ -180,9 +178,7 @@ impl OutletState {
         {
             // The newer change is a message of its own, with all its attempts.
             let active = self.active();
-            if let Some(sequence) = flight.sequence {
-                active.unhandled.remove(&sequence);
-            }
+            active.handled_flight(flight.sequence, flight.receipt);
             if !flight.noted {
                 active.tried.insert(number);
             }
@@ -269,8 +265,9 @@ impl OutletState {
         let due = moment.clock.checked_add(delay).unwrap_or(Timestamp::MAX);
         record(self.retry(number, &flight.url, failed, due));
         let active = self.active();
-        for sequence in flight.sequence.into_iter().chain(flight.next.map(|next| next.sequence)) {
-            active.unhandled.remove(&sequence);
+        active.handled_flight(flight.sequence, flight.receipt);
+        if let Some(next) = flight.next {
+            active.handled(next);
         }
         active.wait(number, Waiting { url: flight.url, due: moment.now + delay, failed, shown: flight.shown });
     }

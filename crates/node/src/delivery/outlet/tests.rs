@@ -11,12 +11,15 @@ use flare_core::{
     OutletId,
     document::{Action, Version, WrittenChange},
     outlet::Status,
+    queue::Receipt,
     revision::Revision,
 };
 use proptest::prelude::*;
 
 use super::{
     super::attempt::{Failed, Outcome, Sent, action},
+    item::QueuedHint,
+    queued::Window,
     *,
 };
 
@@ -40,6 +43,53 @@ struct World {
     shown: HashMap<u64, u64>,
     /// What the client was told of each document, in order.
     told: HashMap<u64, Vec<(u64, Action)>>,
+    /// Where changes go through a queue.
+    queue: Option<Queue>,
+    window: Option<Window>,
+}
+
+/// A queue that outlives crashes, and forgets, repeats and mixes up what it likes.
+#[derive(Default)]
+struct Queue {
+    ready: Vec<Arc<Change>>,
+    taken: BTreeMap<u64, Arc<Change>>,
+    receipts: u64,
+    /// The next push is said to have failed, after so many messages.
+    breaks_after: Option<usize>,
+}
+
+impl Queue {
+    /// Says whether all came through.
+    fn push(&mut self, changes: &[Arc<Change>]) -> bool {
+        let broken = self.breaks_after.take();
+        self.ready.extend(changes.iter().take(broken.unwrap_or(usize::MAX)).cloned());
+        broken.is_none()
+    }
+
+    fn pull(&mut self) -> Option<QueuedHint> {
+        self.receipts += 1;
+        let which = (self.receipts as usize * 7) % self.ready.len().max(1);
+        let change = (!self.ready.is_empty()).then(|| self.ready.swap_remove(which))?;
+        let (number, url, sequence) = (change.number, change.url.clone(), change.sequence);
+        self.taken.insert(self.receipts, change);
+        Some(QueuedHint { number, url, sequence, receipt: Receipt(self.receipts.to_string().into()) })
+    }
+
+    fn release(&mut self, receipts: Vec<Receipt>) {
+        for receipt in receipts {
+            let taken = self.taken.remove(&receipt.0.parse::<u64>().unwrap());
+            assert!(taken.is_some(), "a message was released twice");
+        }
+    }
+
+    /// What somebody had taken comes again.
+    fn give_back_all(&mut self) {
+        self.ready.extend(std::mem::take(&mut self.taken).into_values());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.taken.is_empty()
+    }
 }
 
 impl World {
@@ -69,7 +119,18 @@ impl World {
             in_flight: Vec::new(),
             shown: HashMap::new(),
             told: HashMap::new(),
+            queue: None,
+            window: None,
         }
+    }
+
+    fn with_queue(mut self, window: Option<Window>) -> Self {
+        if let Some(window) = window {
+            self.queue = Some(Queue::default());
+            self.state = self.state.through_queue(window);
+        }
+        self.window = window;
+        self
     }
 
     fn put(&mut self, name: u8, deleted: bool) {
@@ -109,6 +170,7 @@ impl World {
                 // As they come from the store: nobody tells them that they are superseded.
                 let changes: Vec<_> = self.feed.range(after + 1..).take(demand).map(|(_, c)| copy(c)).collect();
                 self.state.take(changes, Sequence::START);
+                self.tend_queue();
             }
             let recorded = &mut self.recorded;
             let start = match self.outlet.mode {
@@ -123,6 +185,32 @@ impl World {
             if self.outlet.mode == Mode::Active {
                 assert!(self.in_flight.len() <= usize::from(self.outlet.delivery.concurrency));
             }
+        }
+    }
+
+    fn tend_queue(&mut self) {
+        let Some(queue) = &mut self.queue else { return };
+        queue.release(self.state.take_released());
+        let changes = self.state.take_outbox();
+        if queue.push(&changes) {
+            self.state.note_queued(changes.len());
+        } else {
+            self.state.put_back(changes);
+        }
+        if queue.is_empty() {
+            self.state.find_lost(Sequence(self.head));
+        }
+        for _ in 0..self.state.hint_demand() {
+            let Some(hint) = queue.pull() else { break };
+            self.state.take_hint(hint);
+        }
+        let moment = Moment { now: self.now, clock: make::at(0), jitter: 0.5 };
+        // Others wait in the same queue: what cannot be started is noted elsewhere.
+        if matches!(self.window, Some(Window::Shared(_)))
+            && let Some(hint) = queue.pull()
+        {
+            let recorded = &mut self.recorded;
+            queue.release(vec![self.state.note_hint(hint, moment, &mut |step| recorded.push(step))]);
         }
     }
 
@@ -145,10 +233,12 @@ impl World {
         let (number, source, _) = self.in_flight.swap_remove(which % self.in_flight.len());
         let (change, fresh) = match source {
             Source::Change { change, fresh, .. } => (change, fresh),
-            Source::Newest(_) => {
-                let newest = self.feed.values().find(|change| change.number == number);
-                (newest.expect("documents leave a tombstone").clone(), false)
+            Source::Hint { sequence, fresh, .. } => {
+                let newest = self.newest(number);
+                let is_held = newest.sequence == sequence;
+                (newest, fresh && is_held)
             }
+            Source::Newest(_) => (self.newest(number), false),
         };
         if fresh {
             assert_eq!(self.version(number), None, "a document that the outlet has was taken for a fresh one");
@@ -183,6 +273,10 @@ impl World {
         assert_eq!(ending, Ending::Usual, "the policy has enough retries for the test");
     }
 
+    fn newest(&self, number: DocumentNumber) -> Arc<Change> {
+        self.feed.values().find(|change| change.number == number).expect("documents leave a tombstone").clone()
+    }
+
     fn moment(&self) -> Moment {
         Moment { now: self.now, clock: make::at(0), jitter: 0.5 }
     }
@@ -190,6 +284,12 @@ impl World {
     fn set_status(&mut self, status: Status) {
         self.outlet = Arc::new(Outlet { status, ..(*self.outlet).clone() });
         self.state.update(self.outlet.clone());
+        if let (Some(queue), false) = (&mut self.queue, self.outlet.status.is_active()) {
+            for hint in self.state.take_unstarted() {
+                queue.ready.extend(queue.taken.remove(&hint.receipt.0.parse().unwrap()));
+                self.state.note_queued(1);
+            }
+        }
     }
 
     /// The client asks to be told again of a document that it has.
@@ -232,6 +332,11 @@ impl World {
         for retry in retries.into_values() {
             self.state.restore(retry, self.now, make::at(0));
         }
+        if let (Some(window), Some(queue)) = (self.window, &mut self.queue) {
+            queue.give_back_all();
+            let fresh = OutletState::new(self.outlet.clone(), self.stream.clone(), cursor, Sequence(self.head));
+            self.state = std::mem::replace(&mut self.state, fresh).through_queue(window);
+        }
     }
 
     /// The client answers everything from here on.
@@ -250,6 +355,15 @@ impl World {
                 Some((sequence, _)) if *sequence == change.sequence.0 => {}
                 _ => panic!("document {:?} is at {} but was told {told:?}", change.number, change.sequence),
             }
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.release(self.state.take_released());
+            assert!(
+                queue.is_empty(),
+                "messages are left in the queue: {} ready, {} taken",
+                queue.ready.len(),
+                queue.taken.len()
+            );
         }
         assert!(self.state.active.is_none(), "nothing is left to do, but the outlet does not rest");
         self.record_cursor();
@@ -288,6 +402,9 @@ enum Event {
     Pause,
     Resume,
     Replay(u8),
+    QueueForgets,
+    QueueRepeats(usize),
+    QueueBreaks(usize),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -303,20 +420,33 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Pause),
         2 => Just(Event::Resume),
         1 => (0u8..6).prop_map(Event::Replay),
+        1 => Just(Event::QueueForgets),
+        1 => any::<usize>().prop_map(Event::QueueRepeats),
+        1 => (0usize..3).prop_map(Event::QueueBreaks),
+    ]
+}
+
+fn window() -> impl Strategy<Value = Option<Window>> {
+    prop_oneof![
+        Just(None),
+        (1usize..8).prop_map(|most| Some(Window::Own(most))),
+        (1usize..8).prop_map(|most| Some(Window::Shared(most))),
     ]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
     fn whatever_happens_the_client_gets_the_newest_and_never_goes_backwards(
         concurrency in 1u16..5,
         rate in prop::option::of(1u32..50),
         passive in any::<bool>(),
+        window in window(),
         events in prop::collection::vec(event(), 0..120),
     ) {
-        let mut world = World::made(concurrency, rate, if passive { Mode::Passive } else { Mode::Active });
+        let mode = if passive { Mode::Passive } else { Mode::Active };
+        let mut world = World::made(concurrency, rate, mode).with_queue(window);
         for event in events {
             match event {
                 Event::Put(name) => world.put(name, false),
@@ -330,6 +460,16 @@ proptest! {
                 Event::Pause => world.set_status(Status::Paused { since: make::at(0) }),
                 Event::Resume => world.set_status(Status::Active),
                 Event::Replay(name) => world.replay(name),
+                Event::QueueForgets => world.queue.iter_mut().for_each(|queue| queue.ready.clear()),
+                Event::QueueRepeats(which) => {
+                    for queue in &mut world.queue {
+                        let some = queue.ready.get(which % queue.ready.len().max(1)).cloned();
+                        queue.ready.extend(some);
+                    }
+                }
+                Event::QueueBreaks(after) => {
+                    world.queue.iter_mut().for_each(|queue| queue.breaks_after = Some(after));
+                }
             }
         }
         world.drain();
