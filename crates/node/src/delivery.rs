@@ -47,7 +47,7 @@ use crate::{
     spread::Bucket,
     supervisor::{Failure, Supervisor},
     tail::Tail,
-    tasks::{QueuePer, Tasks},
+    tasks::QueuePer,
 };
 use attempt_log::AttemptLog;
 use client::Client;
@@ -71,8 +71,6 @@ pub(crate) struct Shared {
     requests: Arc<Semaphore>,
     slow_requests: Arc<Semaphore>,
     counters: Counters,
-    /// Outlets get their changes through this, or read the feed.
-    tasks: Option<Arc<Tasks>>,
     /// Outlets whose queue is not set up yet.
     preparing: Mutex<FastSet<OutletId>>,
     to_disable: mpsc::UnboundedSender<Disable>,
@@ -112,13 +110,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub fn start(
-        store: &Store,
-        tasks: Option<Tasks>,
-        registry: Arc<Registry>,
-        settings: &Settings,
-        supervisor: &Supervisor,
-    ) -> Result<Self> {
+    pub fn start(store: &Store, registry: Arc<Registry>, settings: &Settings, supervisor: &Supervisor) -> Result<Self> {
         let tail = Arc::new(Tail::new(store.documents.head(), settings.tail_bytes_max));
         let mailboxes: Vec<_> = (0..settings.slots.max(1)).map(|_| Arc::new(Mailbox::default())).collect();
         let bucket = Arc::new(Bucket::new(mailboxes.clone(), tail.clone()));
@@ -138,7 +130,6 @@ impl Delivery {
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
             counters: Counters::default(),
-            tasks: tasks.map(Arc::new),
             preparing: Mutex::default(),
             to_disable,
         });
@@ -182,7 +173,7 @@ impl Delivery {
     pub fn add(&self, outlet: Arc<Outlet>, standing: Standing) {
         let Some(stream) = self.registry.stream(outlet.stream) else { return };
         self.bucket.add(outlet.stream, outlet.id);
-        if self.shared.tasks.as_ref().is_some_and(|tasks| tasks.queues == QueuePer::Outlet) {
+        if self.shared.settings.tasks.as_ref().is_some_and(|tasks| tasks.queues == QueuePer::Outlet) {
             self.shared.preparing.lock().insert(outlet.id);
         }
         self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, standing });
@@ -240,7 +231,7 @@ impl Delivery {
 
     /// The queue that hints go through, and why it does not work at present, if it does not.
     pub fn queue(&self) -> Option<&dyn Queue> {
-        self.shared.tasks.as_ref().map(|tasks| &*tasks.queue)
+        self.shared.settings.tasks.as_ref().map(|tasks| &*tasks.queue)
     }
 
     /// The last change for which the filter of the outlet had no answer.

@@ -40,7 +40,6 @@ use crate::{
     settings::Settings,
     supervisor::{Failure, Supervisor},
     sweeper::Sweeper,
-    tasks::Tasks,
     tokens::Tokens,
 };
 
@@ -140,17 +139,11 @@ pub struct DeliveryCounts {
 }
 
 impl Node {
-    /// Reads streams and outlets from the store, and goes on with what is due. With `tasks` outlets get their changes
-    /// through queues.
-    pub async fn start(
-        store: Store,
-        tasks: Option<Tasks>,
-        settings: &Settings,
-        supervisor: &Supervisor,
-    ) -> Result<Arc<Self>> {
+    /// Reads streams and outlets from the store, and goes on with what is due.
+    pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         load_streams(&store, &registry).await?;
-        let delivery = Delivery::start(&store, tasks, registry.clone(), settings, supervisor)?;
+        let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
         load_outlets(&store, &registry, &delivery).await?;
         let tokens = Tokens::load(store.tokens.clone()).await?;
         let sweeper = Sweeper {
@@ -459,5 +452,7 @@ async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delive
     }
 }
 
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod tests;

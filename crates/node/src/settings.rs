@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use flare_core::egress::Egress;
 
+use crate::tasks::Tasks;
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Depth of JSON that is read.
@@ -51,6 +53,8 @@ pub struct Settings {
     pub resync_interval: Duration,
     /// How often what is past its retention is removed.
     pub sweep_interval: Duration,
+    /// The queue through which outlets get their changes; without one they read the feed.
+    pub tasks: Option<Arc<Tasks>>,
 }
 
 impl Default for Settings {
@@ -80,6 +84,7 @@ impl Default for Settings {
             disable_after: Duration::from_secs(5 * 24 * 3600),
             resync_interval: Duration::from_secs(24 * 3600),
             sweep_interval: Duration::from_secs(600),
+            tasks: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The queue through which outlets may get their changes, and the messages in it.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use flare_core::{
@@ -11,7 +11,7 @@ use flare_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Without it outlets read the feed.
+/// A queue, and how it is used.
 #[derive(Clone)]
 pub struct Tasks {
     pub queue: Arc<dyn Queue>,
@@ -20,6 +20,15 @@ pub struct Tasks {
     pub queues: QueuePer,
     /// Hints of one outlet that may be in its queue at a time.
     pub window: usize,
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, prefix, queues, window } = self;
+        let mut shown = formatter.debug_struct("Tasks");
+        shown.field("engine", &queue.name()).field("prefix", prefix).field("queues", queues).field("window", window);
+        shown.finish()
+    }
 }
 
 /// Who has a queue of its own.

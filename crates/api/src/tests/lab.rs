@@ -30,7 +30,7 @@ pub(crate) async fn node() -> Arc<Node> {
 }
 
 pub(crate) async fn node_over(store: Store) -> Arc<Node> {
-    Node::start(store, None, &Settings::default(), &Supervisor::default()).await.unwrap()
+    Node::start(store, &Settings::default(), &Supervisor::default()).await.unwrap()
 }
 
 impl Lab {

@@ -7,6 +7,7 @@ use flare_core::{
     OutletId, Sequence, StreamId,
     document::{Progress, Version, WriteBody},
     outlet::{Mode, Outlet, Revisions},
+    port::Store,
     revision::Revision,
 };
 use flare_memory::open;
@@ -15,16 +16,19 @@ use super::{Created, NewOutlet, NewStream, Node};
 use crate::{Message, Settings, Settle, Supervisor};
 
 /// A node with a passive outlet, whose messages the test pulls: it needs no endpoint.
-struct Lab {
-    node: Arc<Node>,
-    stream: StreamId,
-    outlet: OutletId,
+pub(super) struct Lab {
+    pub node: Arc<Node>,
+    pub stream: StreamId,
+    pub outlet: OutletId,
 }
 
 impl Lab {
     async fn new() -> Self {
-        let store = open(&flare_keyvalue::Options::default()).unwrap();
-        let node = Node::start(store, None, &Settings::default(), &Supervisor::default()).await.unwrap();
+        Self::with(open(&flare_keyvalue::Options::default()).unwrap(), &Settings::default()).await
+    }
+
+    pub(super) async fn with(store: Store, settings: &Settings) -> Self {
+        let node = Node::start(store, settings, &Supervisor::default()).await.unwrap();
         let sample = make::stream("http://api.test/users/{id}");
         let new = NewStream { endpoint: sample.endpoint.clone(), change: sample.change.clone() };
         let Created::New(stream) = node.create_stream(new, None).await.unwrap() else { panic!("it is new") };
@@ -51,7 +55,7 @@ impl Lab {
         Self { node, stream: stream.id, outlet: outlet.id }
     }
 
-    async fn put(&self, name: &str, revision: i128) {
+    pub(super) async fn put(&self, name: &str, revision: i128) {
         let body = WriteBody::Put { revision: Revision::new(revision), content: bytes::Bytes::from_static(b"{}") };
         let write = flare_core::document::DocumentWrite {
             stream: self.stream,
@@ -63,12 +67,12 @@ impl Lab {
         self.node.store.documents.write(vec![write]).await.unwrap();
     }
 
-    async fn pull(&self) -> Vec<Message> {
+    pub(super) async fn pull(&self) -> Vec<Message> {
         let (wait, lease) = (Duration::from_millis(200), Duration::from_secs(60));
         self.node.pull(self.stream, self.outlet, 100, wait, lease).await.unwrap()
     }
 
-    async fn acknowledge(&self, messages: &[Message]) {
+    pub(super) async fn acknowledge(&self, messages: &[Message]) {
         let receipts = messages.iter().map(|message| message.receipt.clone()).collect();
         let results = self.node.settle(self.stream, self.outlet, receipts, Settle::Acknowledge).await.unwrap();
         assert!(results.iter().all(Result::is_ok));

@@ -462,7 +462,7 @@ proptest! {
                 Event::Replay(name) => world.replay(name),
                 Event::QueueForgets => world.queue.iter_mut().for_each(|queue| queue.ready.clear()),
                 Event::QueueRepeats(which) => {
-                    for queue in &mut world.queue {
+                    if let Some(queue) = &mut world.queue {
                         let some = queue.ready.get(which % queue.ready.len().max(1)).cloned();
                         queue.ready.extend(some);
                     }
