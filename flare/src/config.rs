@@ -22,6 +22,7 @@ mod sections;
 mod size;
 mod suggest;
 mod target;
+mod task;
 #[cfg(test)]
 mod tests;
 
@@ -42,9 +43,10 @@ pub use reference::reference;
 pub use repository::{Repository, RepositoryEngine};
 pub use sample::sample;
 pub use secret::{Secret, Token};
-pub use sections::{Aws, Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Security, Task, TaskEngine};
+pub use sections::{Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Security};
 pub use size::ByteSize;
 pub use target::DeliveryTarget;
+pub use task::{Aws, Task, TaskEngine, TaskQueueType, TaskQueues};
 
 use document::{Setting, Settings};
 

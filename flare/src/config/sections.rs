@@ -9,8 +9,9 @@ use super::delivery::Delivery;
 use super::duration::Duration;
 use super::host::{HostName, WebOrigin};
 use super::repository::Repository;
-use super::secret::{Secret, Token};
+use super::secret::Token;
 use super::size::ByteSize;
+use super::task::{Aws, Task};
 
 /// Everything that can be configured, one field per section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,9 +21,9 @@ pub struct Config {
     pub http: Http,
     /// Where documents, subscriptions and what every client has are kept.
     pub repository: Repository,
-    /// The queue between the stages of the work.
+    /// The queue through which changes reach subscriptions.
     pub task: Task,
-    /// The AWS account of the queue engines. No engine of this version uses it.
+    /// The AWS account.
     pub aws: Aws,
     /// How documents are sent to subscriptions.
     pub delivery: Delivery,
@@ -103,57 +104,6 @@ impl Default for Http {
             idle_timeout: Duration::from_secs(75),
         }
     }
-}
-
-/// The queue between the stages of the work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Task {
-    /// The engine.
-    pub engine: TaskEngine,
-    /// The queue that finds the partitions of a changed resource. Read by the queue engines; no engine of this version
-    /// has named queues.
-    #[schemars(length(min = 1))]
-    pub queue_subscription_bucket: String,
-    /// The queue that finds the subscriptions of a partition. Read by the queue engines.
-    #[schemars(length(min = 1))]
-    pub queue_subscription_spread: String,
-    /// The queue of the deliveries. Read by the queue engines.
-    #[schemars(length(min = 1))]
-    pub queue_subscription_delivery: String,
-}
-
-impl Default for Task {
-    fn default() -> Self {
-        Self {
-            engine: TaskEngine::Repository,
-            queue_subscription_bucket: "flare-subscription-bucket".to_owned(),
-            queue_subscription_spread: "flare-subscription-spread".to_owned(),
-            queue_subscription_delivery: "flare-subscription-delivery".to_owned(),
-        }
-    }
-}
-
-/// The engines of the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TaskEngine {
-    /// the queue lives in the repository, written together with the documents
-    Repository,
-    /// the queue lives in memory; only with the repository engine "memory"
-    Memory,
-}
-
-/// The AWS account of the queue engines.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Aws {
-    /// The access key.
-    pub key: String,
-    /// The secret of the access key. It is never shown.
-    pub secret: Secret,
-    /// The region, such as "us-east-1".
-    pub region: String,
 }
 
 /// This process.

@@ -39,6 +39,7 @@ pub fn node(config: &Config) -> anyhow::Result<Settings> {
         disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),
         resync_interval: config.domain.resync_interval.get(),
+        tasks: None,
     })
 }
 
