@@ -30,7 +30,7 @@ pub struct Task {
     #[schemars(length(min = 1, max = 43))]
     pub queue_subscription_delivery: String,
     /// The address of the server as one URL, such as "amqp://user:password@host:5672/vhost", "nats://user:password@host:4222",
-    /// or for the engine "sqs" that of a server other than AWS. It is never shown.
+    /// or for the engine "sqs" that of an endpoint that is not the region's. It is never shown.
     pub url: Secret,
     /// The servers as "host:port", in place of `url`. The default is this machine with the usual port. Read by the engines
     /// "rabbitmq" and "nats".

@@ -1,4 +1,4 @@
-//! The one place that names engines.
+//! Opens the store. With [`super::queue`] the one place that names engines.
 
 use std::sync::Arc;
 
@@ -29,13 +29,20 @@ pub async fn schema(config: &Config) -> anyhow::Result<Arc<dyn Schema>> {
 }
 
 /// None for what nobody has set.
-#[cfg(any(feature = "mongodb", feature = "cassandra", feature = "postgres"))]
-fn given(text: &str) -> Option<String> {
+#[cfg(any(
+    feature = "mongodb",
+    feature = "cassandra",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "sqs",
+    feature = "nats"
+))]
+pub(super) fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-#[cfg(any(feature = "cassandra", feature = "postgres"))]
-fn given_path(path: &std::path::Path) -> Option<std::path::PathBuf> {
+#[cfg(any(feature = "cassandra", feature = "postgres", feature = "rabbitmq", feature = "nats"))]
+pub(super) fn given_path(path: &std::path::Path) -> Option<std::path::PathBuf> {
     (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 

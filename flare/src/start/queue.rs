@@ -1,0 +1,140 @@
+//! Opens the queue that changes go through. The other place that names engines is [`super::engine`].
+
+use std::sync::Arc;
+
+use flare_core::queue::Queue;
+use flare_node::{QueuePer, Tasks};
+
+use super::whole;
+use crate::config::{Config, TaskEngine, TaskQueues};
+
+/// None where outlets read the feed of the repository.
+pub async fn open(config: &Config) -> anyhow::Result<Option<Tasks>> {
+    let queue = match config.task.engine {
+        TaskEngine::Repository | TaskEngine::Memory => return Ok(None),
+        TaskEngine::Rabbitmq => rabbitmq::open(config).await?,
+        TaskEngine::Sqs => sqs::open(config).await?,
+        TaskEngine::Nats => nats::open(config).await?,
+    };
+    let queues = match config.task.queues {
+        TaskQueues::Auto if queue.limits().favours_many => QueuePer::Outlet,
+        TaskQueues::Subscription => QueuePer::Outlet,
+        TaskQueues::Auto | TaskQueues::Slot => QueuePer::Slot,
+    };
+    let prefix = config.task.queue_subscription_delivery.clone();
+    let tasks = Tasks { queue, prefix, queues, window: config.task.window };
+    tasks.check().map_err(|error| whole(error).context("task.queue-subscription-delivery"))?;
+    Ok(Some(tasks))
+}
+
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq {
+    use flare_rabbitmq::{Options, QueueType};
+
+    use super::*;
+    use crate::{
+        config::TaskQueueType,
+        start::engine::{given, given_path},
+    };
+
+    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+        let (task, defaults) = (&config.task, Options::default());
+        let options = Options {
+            url: given(task.url.expose()),
+            addrs: if task.addrs.is_empty() { defaults.addrs } else { task.addrs.clone() },
+            username: given(&task.username).unwrap_or(defaults.username),
+            password: given(task.password.expose()).unwrap_or(defaults.password),
+            tls: !task.ca.as_os_str().is_empty(),
+            ca: given_path(&task.ca),
+            queue_type: match task.queue_type {
+                TaskQueueType::Quorum => QueueType::Quorum,
+                TaskQueueType::Classic => QueueType::Classic,
+            },
+            prefetch: task.prefetch,
+            timeout: task.timeout.get(),
+            ..defaults
+        };
+        flare_rabbitmq::open(&options).await.map_err(whole)
+    }
+}
+
+#[cfg(feature = "nats")]
+mod nats {
+    use flare_nats::Options;
+
+    use super::*;
+    use crate::start::engine::{given, given_path};
+
+    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+        let (task, defaults) = (&config.task, Options::default());
+        let addrs = match given(task.url.expose()) {
+            Some(url) => vec![url],
+            None if task.addrs.is_empty() => defaults.addrs,
+            None => task.addrs.clone(),
+        };
+        let options = Options {
+            addrs,
+            username: given(&task.username),
+            password: given(task.password.expose()),
+            credentials: given_path(&task.credentials),
+            tls: !task.ca.as_os_str().is_empty(),
+            ca: given_path(&task.ca),
+            stream: task.queue_subscription_delivery.clone(),
+            replicas: usize::from(task.replicas),
+            max_bytes: task.stream_max.bytes() as u64,
+            ack_wait: task.hold.get(),
+            timeout: task.timeout.get(),
+            ..defaults
+        };
+        flare_nats::open(&options).await.map_err(whole)
+    }
+}
+
+#[cfg(feature = "sqs")]
+mod sqs {
+    use flare_sqs::Options;
+
+    use super::*;
+    use crate::start::engine::given;
+
+    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+        let (task, aws) = (&config.task, &config.aws);
+        let options = Options {
+            region: given(&aws.region),
+            key: given(&aws.key),
+            secret: given(aws.secret.expose()),
+            endpoint: given(task.url.expose()),
+            visibility: task.hold.get(),
+            dead_letter: given(&task.dead_letter_queue),
+            receives_before_dead: u32::from(task.dead_letter_receives),
+            receives: usize::from(task.receives_max),
+            timeout: task.timeout.get(),
+            ..Options::default()
+        };
+        flare_sqs::open(&options).await.map_err(whole)
+    }
+}
+
+/// Stands in for an engine that was left out of the build.
+macro_rules! left_out {
+    ($engine:ident, $feature:literal) => {
+        #[cfg(not(feature = $feature))]
+        mod $engine {
+            use super::*;
+
+            pub async fn open(_: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+                anyhow::bail!(concat!(
+                    "the engine \"",
+                    $feature,
+                    "\" is not part of this build; set task.engine to another one, or build with `--features ",
+                    $feature,
+                    "`"
+                ))
+            }
+        }
+    };
+}
+
+left_out!(rabbitmq, "rabbitmq");
+left_out!(nats, "nats");
+left_out!(sqs, "sqs");
