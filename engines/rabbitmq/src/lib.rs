@@ -180,6 +180,7 @@ impl Queue for RabbitQueue {
 
     async fn remove(&self, queue: &QueueName) -> Result<()> {
         self.check()?;
+        self.lines.leave(queue).await;
         self.admin.delete(queue).await
     }
 

@@ -68,6 +68,8 @@ struct State {
     pulls: usize,
     /// When the last pull ended.
     quiet_since: Instant,
+    /// The consumer shall end although somebody may pull.
+    must_leave: bool,
     failures: u64,
     failure: Option<Error>,
 }
@@ -149,6 +151,28 @@ impl Lines {
         }
     }
 
+    /// Gives up the queue, and what lies here of it, before it is removed: nobody shall pull that afterwards.
+    pub async fn leave(&self, queue: &QueueName) {
+        let Some(line) = self.lines.lock().get(queue).cloned() else { return };
+        let late = Instant::now() + self.link.timeout();
+        loop {
+            let changed = line.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = line.state.lock();
+                if !matches!(state.phase, Phase::Consuming { .. }) {
+                    return;
+                }
+                state.must_leave = true;
+            }
+            line.quiet.notify_one();
+            if timeout_at(late, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Messages of the queue that lie here, and those with the ones that were pulled and not acknowledged.
     pub fn holds(&self, queue: &QueueName) -> (u64, u64) {
         let line = self.lines.lock().get(queue).cloned();
@@ -175,7 +199,7 @@ impl Lines {
             self.deliveries.forget_the_lost();
             self.lines.lock().retain(|_, line| {
                 let state = line.state.lock();
-                if state.is_quiet() {
+                if state.shall_leave() {
                     line.quiet.notify_one();
                 }
                 state.phase != Phase::Idle || state.pulls > 0 || line.held.load(Ordering::Relaxed) > 0
@@ -223,6 +247,7 @@ impl Line {
             buffer: VecDeque::new(),
             pulls: 0,
             quiet_since: Instant::now(),
+            must_leave: false,
             failures: 0,
             failure: None,
         };
@@ -244,6 +269,7 @@ impl Line {
     fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         state.phase = Phase::Idle;
+        state.must_leave = false;
         state.failures += 1;
         state.failure = Some(error);
         drop(state);
@@ -255,6 +281,9 @@ impl Line {
         let mut state = self.state.lock();
         let rests = state.pulls == 0;
         state.phase = if rests { Phase::Idle } else { Phase::Starting };
+        state.must_leave = false;
+        drop(state);
+        self.changed.notify_waiters();
         rests
     }
 
@@ -269,9 +298,9 @@ impl Line {
                     None => break,
                 },
                 () = self.quiet.notified() => {
-                    if self.state.lock().is_quiet() {
-                        channel.cancel(&consumer).await;
+                    if self.state.lock().shall_leave() {
                         end = End::Left;
+                        channel.cancel(&consumer).await;
                     }
                 }
             }
@@ -297,9 +326,9 @@ impl Line {
 }
 
 impl State {
-    fn is_quiet(&self) -> bool {
-        let is_consuming = matches!(self.phase, Phase::Consuming { .. });
-        is_consuming && self.pulls == 0 && self.quiet_since.elapsed() >= QUIET_MAX
+    fn shall_leave(&self) -> bool {
+        let is_unused = self.pulls == 0 && self.quiet_since.elapsed() >= QUIET_MAX;
+        matches!(self.phase, Phase::Consuming { .. }) && (is_unused || self.must_leave)
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub mod load;
+
 use std::{sync::Arc, time::Duration};
 
 use flare_core::queue::{Queue, QueueName};
