@@ -27,7 +27,7 @@ use crate::{
     session::Session,
 };
 
-/// The broker allows some two thousand; each is a process there.
+/// The broker allows some two thousand; each is a process there. Where it allows few, half of them are for questions.
 const CHANNELS_MAX: usize = 64;
 
 pub(crate) struct Deliveries {
@@ -85,9 +85,10 @@ impl Deliveries {
     /// A channel for one more consumer: an empty one, or a new one, or the one with the fewest.
     async fn channel(&self, session: &Session) -> Result<Arc<DeliveryChannel>> {
         let _turn = self.opening.lock().await;
+        let channels_max = CHANNELS_MAX.min(session.channels_max() / 2);
         let (least, count) = self.least_used();
         if let Some(channel) = least
-            && (count >= CHANNELS_MAX || channel.consumers.load(Ordering::Relaxed) == 0)
+            && (count >= channels_max || channel.consumers.load(Ordering::Relaxed) == 0)
         {
             channel.consumers.fetch_add(1, Ordering::Relaxed);
             return Ok(channel);

@@ -120,7 +120,7 @@ pub async fn open(options: &Options) -> Result<Arc<dyn Queue>> {
     let admin = Arc::new(Admin::new(consuming.clone(), options.queue_type));
     let deliveries = Arc::new(Deliveries::new(options.prefetch)?);
     Ok(Arc::new(RabbitQueue {
-        publishers: Publishers::start(&publishing, &stop),
+        publishers: Publishers::start(&publishing),
         lines: Lines::start(admin.clone(), deliveries.clone(), consuming.clone(), stop.clone()),
         admin,
         deliveries,

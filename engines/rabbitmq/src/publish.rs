@@ -27,7 +27,6 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{failure, link::Link, session::Session, spawn};
 
@@ -58,10 +57,10 @@ struct Job {
 }
 
 impl Publishers {
-    pub fn start(link: &Arc<Link>, stop: &CancellationToken) -> Self {
+    pub fn start(link: &Arc<Link>) -> Self {
         let start = |_| {
             let (jobs, waiting) = mpsc::channel(JOBS_MAX);
-            spawn(Publisher { link: link.clone(), jobs: waiting, left_over: None }.run(stop.clone()));
+            spawn(Publisher { link: link.clone(), jobs: waiting, left_over: None }.run());
             jobs
         };
         Self { link: link.clone(), channels: (0..CHANNELS).map(start).collect() }
@@ -102,7 +101,8 @@ struct Publisher {
 }
 
 impl Publisher {
-    async fn run(mut self, stop: CancellationToken) {
+    async fn run(mut self) {
+        let ended = self.link.clone();
         let work = async {
             loop {
                 let deadline = Instant::now() + self.link.timeout();
@@ -113,8 +113,9 @@ impl Publisher {
                 }
             }
         };
+        // Not before: the driver fails to close a connection while one of its channels is given up.
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = ended.ended() => {}
             () = work => {}
         }
     }

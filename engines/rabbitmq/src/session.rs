@@ -47,6 +47,11 @@ impl Session {
         self.connection.status().connected()
     }
 
+    /// Channels that the broker allows.
+    pub fn channels_max(&self) -> usize {
+        self.connection.configuration().channel_max().into()
+    }
+
     pub async fn channel(&self) -> Result<Channel> {
         self.connection.create_channel().await.map_err(|error| failure::refusal(&self.server, &error))
     }

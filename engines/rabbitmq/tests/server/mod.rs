@@ -84,3 +84,29 @@ pub async fn control(command: &str) {
         .unwrap();
     assert!(done.success(), "dev/servers {command} rabbitmq");
 }
+
+/// Asks the server's own tool.
+pub fn rabbitmqctl(arguments: &[&str]) {
+    let folder = std::env::var("FLARE_SERVERS_DIR")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../.servers").into());
+    let first_port: u16 = std::fs::read_to_string(format!("{folder}/port")).unwrap().trim().parse().unwrap();
+    let done = std::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl")
+        .arg("--quiet")
+        .args(arguments)
+        .env("HOME", format!("{folder}/rabbitmq"))
+        .env("RABBITMQ_NODENAME", "flare@localhost")
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .env("ERL_EPMD_PORT", (first_port + 75).to_string())
+        .status()
+        .unwrap();
+    assert!(done.success(), "rabbitmqctl {}", arguments.join(" "));
+}
+
+/// Asks the tool when it is dropped, also by a test that fails.
+pub struct Afterwards(pub &'static [&'static str]);
+
+impl Drop for Afterwards {
+    fn drop(&mut self) {
+        rabbitmqctl(self.0);
+    }
+}
