@@ -1,4 +1,7 @@
-//! Questions about queues, on channels of their own: an error closes the channel that it happens on.
+//! Questions about queues, over a connection of their own.
+//!
+//! An error closes the channel that it happens on, and the driver does not use the number of such a channel again: it
+//! runs out of them. So the connection is replaced when many channels were lost on it.
 
 use std::sync::Arc;
 
@@ -11,13 +14,12 @@ use lapin::{
     options::{QueueDeclareOptions, QueueDeleteOptions},
     types::{AMQPValue, FieldTable},
 };
-use parking_lot::Mutex;
 use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
+    sync::{Mutex, Semaphore},
+    time::timeout,
 };
 
-use crate::{QueueType, failure, link::Link};
+use crate::{QueueType, address::Address, closed, failure, link, session::Session, spawn};
 
 /// Questions at once.
 const CHANNELS_MAX: usize = 4;
@@ -26,15 +28,22 @@ const CHANNELS_MAX: usize = 4;
 const DELIVERIES_MAX: i64 = 1_000_000_000;
 
 pub(crate) struct Admin {
-    link: Arc<Link>,
+    address: Arc<Address>,
     queue_type: QueueType,
     places: Semaphore,
-    channels: Mutex<Vec<Channel>>,
+    desk: Mutex<Option<Desk>>,
+}
+
+/// The connection of now.
+struct Desk {
+    session: Arc<Session>,
+    channels: Vec<Channel>,
+    channels_lost: usize,
 }
 
 impl Admin {
-    pub fn new(link: Arc<Link>, queue_type: QueueType) -> Self {
-        Self { link, queue_type, places: Semaphore::new(CHANNELS_MAX), channels: Mutex::default() }
+    pub fn new(address: Arc<Address>, queue_type: QueueType) -> Self {
+        Self { address, queue_type, places: Semaphore::new(CHANNELS_MAX), desk: Mutex::default() }
     }
 
     pub async fn declare(&self, queue: &QueueName) -> Result<Declared> {
@@ -77,27 +86,52 @@ impl Admin {
         .await
     }
 
-    async fn ask<T>(&self, queue: &QueueName, question: impl AsyncFnOnce(&Channel) -> lapin::Result<T>) -> Result<T> {
-        let deadline = Instant::now() + self.link.timeout();
-        let session = self.link.session(deadline).await?;
-        let answer = timeout_at(deadline, async {
-            let _place = self.places.acquire().await;
-            let channel = match self.idle_channel() {
-                Some(channel) => channel,
-                None => session.channel().await?,
-            };
-            let answer = question(&channel).await.map_err(|error| failure::refusal(&session.server, &error))?;
-            self.channels.lock().push(channel);
-            Ok(answer)
-        });
-        let late = format!("RabbitMQ at {} does not answer for the queue {queue}", session.server);
-        answer.await.unwrap_or_else(|_| Err(Error::unavailable(late)))
+    pub async fn close(&self) {
+        if let Some(desk) = self.desk.lock().await.take() {
+            let _may_be_slow = timeout(self.address.timeout, desk.session.close()).await;
+        }
     }
 
-    fn idle_channel(&self) -> Option<Channel> {
-        let mut channels = self.channels.lock();
-        // Those of a connection that is gone are not connected either.
-        channels.retain(|channel| channel.status().connected());
-        channels.pop()
+    async fn ask<T>(&self, queue: &QueueName, question: impl AsyncFnOnce(&Channel) -> lapin::Result<T>) -> Result<T> {
+        let asking = timeout(self.address.timeout, async {
+            let _place = self.places.acquire().await;
+            let (session, channel) = self.channel().await?;
+            let answer = question(&channel).await;
+            self.give_back(&session, channel, answer.is_ok()).await;
+            answer.map_err(|error| failure::refusal(&session.server, &error))
+        });
+        let late = || format!("RabbitMQ at {} does not answer for the queue {queue}", self.address.names());
+        asking.await.unwrap_or_else(|_| Err(Error::unavailable(late())))
+    }
+
+    async fn channel(&self) -> Result<(Arc<Session>, Channel)> {
+        let mut desk = self.desk.lock().await;
+        if desk.as_ref().is_none_or(Desk::is_used_up) {
+            let session = link::connect(&self.address, "admin").await?;
+            let new = Desk { session, channels: Vec::new(), channels_lost: 0 };
+            if let Some(old) = desk.replace(new) {
+                spawn(async move { old.session.close().await });
+            }
+        }
+        let Some(desk) = desk.as_mut() else { return Err(closed()) };
+        let channel = match desk.channels.pop() {
+            Some(channel) => channel,
+            None => desk.session.channel().await?,
+        };
+        Ok((desk.session.clone(), channel))
+    }
+
+    async fn give_back(&self, session: &Arc<Session>, channel: Channel, is_open: bool) {
+        let mut desk = self.desk.lock().await;
+        if let Some(desk) = desk.as_mut().filter(|desk| Arc::ptr_eq(&desk.session, session)) {
+            desk.channels.extend(is_open.then_some(channel));
+            desk.channels_lost += usize::from(!is_open);
+        }
+    }
+}
+
+impl Desk {
+    fn is_used_up(&self) -> bool {
+        !self.session.is_up() || self.channels_lost > self.session.channels_max() / 2
     }
 }

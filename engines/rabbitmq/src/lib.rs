@@ -2,8 +2,8 @@
 //!
 //! Messages are pushed with confirms over one connection ([`publish`]) and pulled by consumers over another
 //! ([`line`], [`deliveries`]), so that a broker that blocks publishers still hands out messages and takes
-//! acknowledgements. Questions about queues have channels of their own ([`admin`]), because an error closes the channel
-//! that it happens on. Both connections are made again when they break ([`link`]).
+//! acknowledgements. Both are made again when they break ([`link`]). Questions about queues go over a third one
+//! ([`admin`]).
 
 mod address;
 mod admin;
@@ -115,9 +115,9 @@ pub async fn open(options: &Options) -> Result<Arc<dyn Queue>> {
     let stops = stop.clone().drop_guard();
     let (publishing, consuming) = tokio::try_join!(
         Link::open(address.clone(), "publisher", stop.clone()),
-        Link::open(address, "consumer", stop.clone())
+        Link::open(address.clone(), "consumer", stop.clone())
     )?;
-    let admin = Arc::new(Admin::new(consuming.clone(), options.queue_type));
+    let admin = Arc::new(Admin::new(address, options.queue_type));
     let deliveries = Arc::new(Deliveries::new(options.prefetch)?);
     Ok(Arc::new(RabbitQueue {
         publishers: Publishers::start(&publishing),
@@ -215,7 +215,7 @@ impl Queue for RabbitQueue {
 
     async fn close(&self) -> Result<()> {
         self.stop.cancel();
-        tokio::join!(self.publishing.ended(), self.consuming.ended());
+        tokio::join!(self.publishing.ended(), self.consuming.ended(), self.admin.close());
         Ok(())
     }
 }

@@ -185,7 +185,7 @@ impl Link {
 }
 
 /// The first broker that answers, beginning with any: nodes spread over a cluster.
-async fn connect(address: &Address, purpose: &str) -> Result<Arc<Session>> {
+pub(crate) async fn connect(address: &Address, purpose: &str) -> Result<Arc<Session>> {
     let count = address.servers.len();
     let first = (chance() * count as f64) as usize;
     let mut reasons = Vec::new();

@@ -53,7 +53,13 @@ impl Session {
     }
 
     pub async fn channel(&self) -> Result<Channel> {
-        self.connection.create_channel().await.map_err(|error| failure::refusal(&self.server, &error))
+        self.connection.create_channel().await.map_err(|error| {
+            if error.is_amqp_error() {
+                // The driver has run out of channels: the number of one that the broker has closed stays closed.
+                self.cut();
+            }
+            failure::refusal(&self.server, &error)
+        })
     }
 
     /// What was not acknowledged goes to others.

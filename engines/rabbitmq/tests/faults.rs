@@ -146,7 +146,7 @@ async fn a_broker_that_says_nothing_is_given_up_and_found_again() {
     let error = lab.push("1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
     // The connections are still held; only new ones get through.
-    until("it has connected anew", || lab.proxy.connections() >= 4 && lab.queue.trouble().is_none()).await;
+    until("it has connected anew", || lab.proxy.connections() >= 5 && lab.queue.trouble().is_none()).await;
     lab.push("2").await.unwrap();
     let mut seen = BTreeSet::new();
     while !seen.contains("2") {
