@@ -42,6 +42,8 @@ const UNCONFIRMED_MAX: usize = 4096;
 const FORSAKEN_MAX: usize = UNCONFIRMED_MAX / 2;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
+/// How often to look again when nothing was ready: a look may end early, to let others work.
+const MISSES_MAX: usize = 1;
 const PERSISTENT: u8 = 2;
 
 pub(crate) struct Publishers {
@@ -218,9 +220,16 @@ impl<'a> Flight<'a> {
     /// Reads all confirms that are ready, then answers the jobs that are done.
     fn read(&mut self, first: Confirmed) -> lapin::Result<()> {
         let mut done = Vec::new();
-        let mut next = Some(first);
-        while let Some((number, outcome)) = next {
-            self.note(number, outcome?, &mut done);
+        let (mut next, mut misses) = (Some(first), 0);
+        loop {
+            match next {
+                Some((number, outcome)) => {
+                    self.note(number, outcome?, &mut done);
+                    misses = 0;
+                }
+                None if misses == MISSES_MAX => break,
+                None => misses += 1,
+            }
             next = self.sent.next().now_or_never().flatten();
         }
         for waiting in done.into_iter().filter_map(|number| self.waiting.remove(&number)) {

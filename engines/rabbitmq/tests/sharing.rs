@@ -42,6 +42,19 @@ async fn what_nobody_pulls_any_more_goes_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_had_that_is_gone_without_a_word_comes_to_others() {
+    let Some(server) = Server::find() else { return };
+    let (one, two, name) = (server.open().await, server.open().await, fresh_name());
+    one.declare(&name).await.unwrap();
+    one.push(&name, texts(0..10)).await.unwrap();
+    assert_eq!(pull_all(&one, &name, 2).await.len(), 2);
+    drop(one);
+    assert_eq!(pull_all(&two, &name, 10).await.len(), 10);
+    two.remove(&name).await.unwrap();
+    two.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_has_no_more_than_the_prefetch() {
     let Some(server) = Server::find() else { return };
     let options = Options { prefetch: 5, ..server.options() };
