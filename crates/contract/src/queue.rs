@@ -266,8 +266,9 @@ async fn the_depth_tells_what_waits_and_what_is_taken(one: Shared, two: Shared) 
     wait_for_depth(&two, &name, 7).await;
     let taken = pull_all(&one, &name, 7).await;
     one.ack(&name, receipts(&taken[..3])).await.unwrap();
-    wait_for_depth(&two, &name, 4).await;
+    wait_for_depth(&one, &name, 4).await;
     one.ack(&name, receipts(&taken[3..])).await.unwrap();
+    wait_for_depth(&one, &name, 0).await;
     wait_for_depth(&two, &name, 0).await;
     one.remove(&name).await.unwrap();
     assert_eq!(one.depth(&name).await.unwrap_err().kind(), ErrorKind::NotFound);

@@ -87,7 +87,7 @@ pub struct Receipt(pub Box<str>);
 pub struct Depth {
     /// They wait to be pulled.
     pub ready: u64,
-    /// They were pulled and not acknowledged.
+    /// They were pulled and not acknowledged: by whoever asks, and by others where the broker tells.
     pub taken: u64,
 }
 

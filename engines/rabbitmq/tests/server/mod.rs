@@ -1,0 +1,112 @@
+//! The real broker that tests run against, with names of their own for queues.
+
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+pub mod load;
+
+use std::{sync::Arc, time::Duration};
+
+use flare_core::queue::{Queue, QueueName};
+use flare_rabbitmq::Options;
+
+const VARIABLE: &str = "FLARE_TEST_RABBITMQ_URL";
+
+pub struct Server {
+    pub url: String,
+}
+
+impl Server {
+    /// None, with a line that says why, if there is no server.
+    pub fn find() -> Option<Self> {
+        let Ok(url) = std::env::var(VARIABLE) else {
+            assert!(std::env::var("CI").is_err(), "{VARIABLE} is not set, and in CI nothing is skipped");
+            println!("skipped: {VARIABLE} is not set; `dev/servers up rabbitmq` starts a server");
+            return None;
+        };
+        Some(Self { url })
+    }
+
+    /// One that tests may kill and configure: FLARE_TEST_SERVERS=1 says that it was started by `dev/servers`.
+    pub fn find_ours() -> Option<Self> {
+        if std::env::var("FLARE_TEST_SERVERS").as_deref() != Ok("1") {
+            println!("skipped: FLARE_TEST_SERVERS is not 1, so the server is not ours to kill");
+            return None;
+        }
+        Self::find()
+    }
+
+    /// The host and the port, as the URL has them.
+    pub fn host(&self) -> String {
+        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        rest.split(['/', '?']).next().unwrap().to_owned()
+    }
+
+    /// The same broker by another address.
+    pub fn url_at(&self, address: &str) -> String {
+        self.url.replace(&self.host(), address)
+    }
+
+    pub fn options(&self) -> Options {
+        Options { url: Some(self.url.clone()), ..Options::default() }
+    }
+
+    pub async fn open(&self) -> Arc<dyn Queue> {
+        flare_rabbitmq::open(&self.options()).await.unwrap()
+    }
+}
+
+pub fn fresh_name() -> QueueName {
+    QueueName::new(format!("flare-test-{:016x}", getrandom::u64().unwrap())).unwrap()
+}
+
+/// Waits until it is so.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it never happened that {what}");
+}
+
+/// Does something to the server with `dev/servers`.
+pub async fn control(command: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
+    let done = tokio::process::Command::new(script)
+        .args([command, "rabbitmq"])
+        // Otherwise the server counts as one from elsewhere.
+        .env_remove(VARIABLE)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .await
+        .unwrap();
+    assert!(done.success(), "dev/servers {command} rabbitmq");
+}
+
+/// Asks the server's own tool.
+pub fn rabbitmqctl(arguments: &[&str]) {
+    let folder = std::env::var("FLARE_SERVERS_DIR")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../.servers").into());
+    let first_port: u16 = std::fs::read_to_string(format!("{folder}/port")).unwrap().trim().parse().unwrap();
+    let done = std::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl")
+        .arg("--quiet")
+        .args(arguments)
+        .env("HOME", format!("{folder}/rabbitmq"))
+        .env("RABBITMQ_NODENAME", "flare@localhost")
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .env("ERL_EPMD_PORT", (first_port + 75).to_string())
+        .status()
+        .unwrap();
+    assert!(done.success(), "rabbitmqctl {}", arguments.join(" "));
+}
+
+/// Asks the tool when it is dropped, also by a test that fails.
+pub struct Afterwards(pub &'static [&'static str]);
+
+impl Drop for Afterwards {
+    fn drop(&mut self) {
+        rabbitmqctl(self.0);
+    }
+}
