@@ -48,7 +48,7 @@ pub(crate) async fn pull(
         let left = until.saturating_duration_since(Instant::now());
         let mut net = Net::cast(connection, lines, pulls, queue, max, left).await?;
         let ending = tokio::select! {
-            ending = net.fill(max, left) => ending?,
+            ending = net.fill(left) => ending?,
             () = connection.lost() => Ending::Refused("the connection was lost".into()),
             () = connection.stop.cancelled() => return Err(Error::unavailable("the queue was closed")),
         };
@@ -77,11 +77,16 @@ pub(crate) async fn pull(
 struct Net {
     connection: Arc<Connection>,
     subscriber: Option<Subscriber>,
+    /// Where the answers come.
+    inbox: String,
+    max: usize,
     caught: Vec<Delivery>,
     /// The server knows that the request is done with.
     is_over: bool,
+    /// Messages that were handed on.
+    came: usize,
     /// Whoever closes the queue waits for this.
-    _token: TaskTrackerToken,
+    token: TaskTrackerToken,
 }
 
 impl Net {
@@ -107,9 +112,12 @@ impl Net {
         let mut net = Self {
             connection: connection.clone(),
             subscriber: Some(subscriber),
+            inbox: inbox.clone(),
+            max,
             caught: Vec::new(),
             is_over: true,
-            _token: pulls.token(),
+            came: 0,
+            token: pulls.token(),
         };
         let subject = connection.next_subject(lines.stream(), queue.as_str());
         net.is_over = false;
@@ -122,10 +130,10 @@ impl Net {
     }
 
     /// Takes what comes until the server ends it, or there is enough.
-    async fn fill(&mut self, max: usize, wait: Duration) -> Result<Ending> {
+    async fn fill(&mut self, wait: Duration) -> Result<Ending> {
         let end = Instant::now() + wait + self.connection.timeout;
         let Some(subscriber) = &mut self.subscriber else { return Ok(Ending::Over) };
-        while self.caught.len() < max {
+        while self.caught.len() < self.max {
             let patience = if self.caught.is_empty() { end } else { end.min(Instant::now() + LULL) };
             let Ok(next) = timeout_at(patience, subscriber.next()).await else {
                 if self.caught.is_empty() {
@@ -143,48 +151,69 @@ impl Net {
                 }
             }
         }
-        self.is_over = self.caught.len() >= max;
+        self.is_over = self.caught.len() >= self.max;
         Ok(Ending::Over)
     }
 
-    /// What was caught. What may still come after it is given back.
+    /// What was caught.
     fn haul(&mut self) -> Vec<Message> {
-        let caught = std::mem::take(&mut self.caught);
-        caught.into_iter().filter_map(message).collect()
+        self.came += self.caught.len();
+        std::mem::take(&mut self.caught).into_iter().filter_map(message).collect()
     }
 }
 
+/// Gives back what was caught, and what may still come.
 impl Drop for Net {
     fn drop(&mut self) {
         let caught = std::mem::take(&mut self.caught);
         let Some(subscriber) = self.subscriber.take() else { return };
-        if caught.is_empty() && self.is_over {
+        if (caught.is_empty() && self.is_over) || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let (connection, token) = (self.connection.clone(), self._token.clone());
-        if tokio::runtime::Handle::try_current().is_ok() {
-            crate::spawn(async move {
-                give_back(&connection, subscriber, caught).await;
-                drop(token);
-            });
-        }
+        let (connection, token, inbox) = (self.connection.clone(), self.token.clone(), std::mem::take(&mut self.inbox));
+        let (came, is_over) = (self.came + caught.len(), self.is_over);
+        // The last of all that the server may send: the messages, a word in the end, and one of ours.
+        let last = self.max + 2;
+        crate::spawn(async move {
+            let late = async {
+                if is_over { Vec::new() } else { catch_the_rest(&connection, subscriber, &inbox, came, last).await }
+            };
+            for receipt in caught.into_iter().chain(late.await).filter_map(message).map(|message| message.receipt) {
+                // What the server does not hear of comes again after `ack_wait`.
+                let _may_be_away = connection.client.publish(receipt.0.to_string(), NAK).await;
+            }
+            drop(token);
+        });
     }
 }
 
-/// Ends the request, and gives back what came and what still comes until the server has heard of it.
-async fn give_back(connection: &Connection, mut subscriber: Subscriber, mut caught: Vec<Delivery>) {
-    let draining = async {
-        if subscriber.drain().await.is_ok() {
-            while let Some(delivery) = subscriber.next().await {
-                caught.push(delivery);
+/// Ends a request, and catches what the server has sent before it heard of that.
+///
+/// The driver forgets a subscription at once when it is ended. So it is told to end after a number of messages that is more
+/// than the server can have sent, and we send what is missing ourselves.
+async fn catch_the_rest(
+    connection: &Connection,
+    mut subscriber: Subscriber,
+    inbox: &str,
+    came: usize,
+    last: usize,
+) -> Vec<Delivery> {
+    let mut caught = Vec::new();
+    let catching = async {
+        if subscriber.unsubscribe_after(last as u64).await.is_err() {
+            return;
+        }
+        for _ in came..last {
+            if connection.client.publish(inbox.to_owned(), Bytes::new()).await.is_err() {
+                return;
             }
         }
+        while let Some(delivery) = subscriber.next().await {
+            caught.push(delivery);
+        }
     };
-    let _may_be_away = timeout(connection.timeout, draining).await;
-    for receipt in caught.into_iter().filter_map(message).map(|message| message.receipt) {
-        // What the server does not hear of comes again after `ack_wait`.
-        let _may_be_away = connection.client.publish(receipt.0.to_string(), NAK).await;
-    }
+    let _may_be_away = timeout(connection.timeout, catching).await;
+    caught
 }
 
 fn message(delivery: Delivery) -> Option<Message> {
