@@ -3,14 +3,14 @@
 //! One stream holds the messages of all queues, each under a subject of its own; a queue is a durable consumer of its
 //! subject ([`lines`]). The stream is a work queue: what is acknowledged is gone. A pull is one request that the
 //! server answers as soon as it has something ([`pull`]). What was taken and is not settled yet is kept from coming
-//! again by a task ([`taken`]), so that the server may take a silent node for gone quickly.
+//! again by a task ([`keep`]), so that the server may take a silent node for gone quickly.
 
 mod connection;
 mod failure;
+mod keep;
 mod lines;
 mod options;
 mod pull;
-mod taken;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,11 +21,12 @@ use flare_core::{
     Error, Result,
     queue::{Declared, Depth, Message, Queue, QueueLimits, QueueName, Receipt},
 };
+use flare_toolkit::taken::Taken;
 use futures_util::future::{join_all, try_join_all};
 use tokio_util::{sync::DropGuard, task::TaskTracker};
 
 pub use self::options::Options;
-use self::{connection::Connection, failure::Failure, lines::Lines, taken::Taken};
+use self::{connection::Connection, failure::Failure, lines::Lines};
 
 /// Requests that are on their way at the same time, of one call.
 const REQUESTS_MAX: usize = 512;
@@ -42,7 +43,7 @@ pub async fn open(options: &Options) -> Result<Arc<dyn Queue>> {
     let lines = Lines::new(connection.clone(), options);
     connection.health.note(lines.find_or_make_stream().await)?;
     let taken = Arc::new(Taken::default());
-    spawn(taken::keep(taken.clone(), connection.clone(), options.ack_wait));
+    spawn(keep::keep(taken.clone(), connection.clone(), options.ack_wait));
     Ok(Arc::new(NatsQueue {
         lines,
         taken,
@@ -103,7 +104,7 @@ impl NatsQueue {
     }
 
     async fn give_all_back(&self) {
-        let receipts = self.taken.take_all();
+        let receipts: Vec<_> = self.taken.take_all().into_iter().flat_map(|(_, receipts)| receipts).collect();
         for some in receipts.chunks(REQUESTS_MAX) {
             let sent = some.iter().map(|receipt| self.connection.ask(receipt.0.to_string(), NAK));
             // What the server does not hear of comes again after `ack_wait`.
