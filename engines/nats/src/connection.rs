@@ -13,7 +13,7 @@ use flare_core::{Error, Result};
 use flare_toolkit::health::{Backoff, Health};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,6 +23,8 @@ use crate::{
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// A server that flushes each message to disk answers some hundreds in a second.
+const PUSHED_MAX: usize = 512;
 /// A server that is silent for three of these is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,8 @@ pub(crate) struct Connection {
     pub health: Arc<Health>,
     /// Counts how often the connection was lost.
     breaks: watch::Receiver<u64>,
+    /// For messages that are on their way at the same time: the server must be able to answer all of them in time.
+    pub places: Semaphore,
     words: Arc<Mutex<Option<String>>>,
     pub stop: CancellationToken,
 }
@@ -72,7 +76,8 @@ impl Connection {
         let builder = ContextBuilder::new().api_prefix(&prefix).timeout(options.timeout);
         let jetstream = builder.build(client.clone());
         let (timeout, stop) = (options.timeout, CancellationToken::new());
-        Ok(Self { client, jetstream, prefix, server, timeout, health, breaks: seen, words, stop })
+        let places = Semaphore::new(PUSHED_MAX);
+        Ok(Self { client, jetstream, prefix, server, timeout, health, breaks: seen, places, words, stop })
     }
 
     pub fn is_up(&self) -> bool {
@@ -120,12 +125,13 @@ impl Connection {
 
     /// The driver would wait for an answer that cannot come any more.
     async fn unless_lost<T>(&self, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let mut breaks = self.breaks.clone();
-        breaks.mark_unchanged();
+        let lost = self.lost();
         tokio::select! {
             biased;
             answer = asking => answer,
-            _ = breaks.changed() => Err(Failure::Lost(Error::unavailable("the connection was lost"))),
+            () = lost => Err(Failure::Lost(Error::unavailable("the connection was lost"))),
+            // While there is no connection, the driver takes requests until it is full, and then waits.
+            () = tokio::time::sleep(self.timeout) => Err(Failure::Lost(Error::unavailable("no answer came in time"))),
         }
     }
 

@@ -28,8 +28,8 @@ use tokio_util::{sync::DropGuard, task::TaskTracker};
 pub use self::options::Options;
 use self::{connection::Connection, failure::Failure, lines::Lines};
 
-/// Requests that are on their way at the same time, of one call.
-const REQUESTS_MAX: usize = 512;
+/// Requests of one call that are on their way at the same time.
+const BATCH_MAX: usize = 256;
 /// Longer messages are no hints; the stream refuses them, too.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
 
@@ -67,6 +67,10 @@ struct NatsQueue {
 impl NatsQueue {
     async fn push_some(&self, queue: &QueueName, messages: &[Bytes]) -> Result<()> {
         let subject = self.lines.subject(queue);
+        let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
+        let _places = self.connection.places.acquire_many(count).await;
+        // It may have been a while.
+        self.connection.check()?;
         let sent = messages.iter().map(|message| self.connection.ask(subject.clone(), message.clone()));
         // All are sent before the first answer is waited for.
         for answer in join_all(sent).await {
@@ -90,7 +94,7 @@ impl NatsQueue {
         // Whatever comes of it: from now on the server may hand them out again.
         self.taken.release(queue, receipts);
         let ours = receipts.iter().filter(|receipt| is_receipt(receipt)).collect::<Vec<_>>();
-        for some in ours.chunks(REQUESTS_MAX) {
+        for some in ours.chunks(BATCH_MAX) {
             let sent = some.iter().map(|receipt| self.connection.ask(receipt.0.to_string(), how.clone()));
             for answer in join_all(sent).await {
                 match answer {
@@ -105,7 +109,7 @@ impl NatsQueue {
 
     async fn give_all_back(&self) {
         let receipts: Vec<_> = self.taken.take_all().into_iter().flat_map(|(_, receipts)| receipts).collect();
-        for some in receipts.chunks(REQUESTS_MAX) {
+        for some in receipts.chunks(BATCH_MAX) {
             let sent = some.iter().map(|receipt| self.connection.ask(receipt.0.to_string(), NAK));
             // What the server does not hear of comes again after `ack_wait`.
             let _may_be_away = try_join_all(sent).await;
@@ -164,7 +168,7 @@ impl Queue for NatsQueue {
         }
         let pushing = async {
             self.lines.check_now_and_then(queue).await?;
-            for some in messages.chunks(REQUESTS_MAX) {
+            for some in messages.chunks(BATCH_MAX) {
                 self.push_some(queue, some).await?;
             }
             Ok(())

@@ -46,10 +46,11 @@ pub(crate) async fn pull(
     }
     loop {
         let left = until.saturating_duration_since(Instant::now());
+        let lost = connection.lost();
         let mut net = Net::cast(connection, lines, pulls, queue, max, left).await?;
         let ending = tokio::select! {
             ending = net.fill(left) => ending?,
-            () = connection.lost() => Ending::Refused("the connection was lost".into()),
+            () = lost => Ending::Refused("the connection was lost".into()),
             () = connection.stop.cancelled() => return Err(Error::unavailable("the queue was closed")),
         };
         let messages = net.haul();

@@ -13,6 +13,7 @@ use flare_core::{
     queue::{Declared, QueueName},
 };
 use flare_nats::Options;
+use futures_util::future::join_all;
 use server::{Server, open, receipts};
 
 const BRIEFLY: Duration = Duration::from_millis(300);
@@ -136,9 +137,50 @@ async fn what_was_pushed_into_a_removed_queue_is_not_in_one_made_later() {
     one.remove(&name).await.unwrap();
     two.push(&name, text("after")).await.unwrap();
     assert_eq!(one.declare(&name).await.unwrap(), Declared::Made);
+    assert_eq!(server.messages().await, 0);
     assert_eq!(one.pull(&name, 1, BRIEFLY).await.unwrap(), []);
     two.push(&name, text("now")).await.unwrap();
     assert_eq!(one.pull(&name, 5, Duration::from_secs(20)).await.unwrap()[0].body, "now");
+    server.clean_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_a_queue_removed_removes_what_he_has_pushed_since() {
+    let Some(server) = Server::find() else { return };
+    let (one, two) = (server.open().await, server.open().await);
+    let name = QueueName::new("removed").unwrap();
+    one.declare(&name).await.unwrap();
+    two.push(&name, text("before")).await.unwrap();
+    one.remove(&name).await.unwrap();
+    two.push(&name, text("after")).await.unwrap();
+    assert_eq!(server.messages().await, 1);
+    assert_eq!(two.pull(&name, 1, BRIEFLY).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(two.push(&name, text("later")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(server.messages().await, 0);
+    server.clean_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_queues_share_a_connection() {
+    const QUEUES: usize = 300;
+    let Some(server) = Server::find() else { return };
+    let (one, two) = (server.open().await, server.open().await);
+    let names: Vec<_> = (0..QUEUES).map(|number| QueueName::new(format!("many-{number}")).unwrap()).collect();
+    for some in names.chunks(50) {
+        join_all(some.iter().map(|name| one.declare(name))).await.into_iter().for_each(|made| {
+            assert_eq!(made.unwrap(), Declared::Made);
+        });
+    }
+    let (pulled, ()) =
+        tokio::join!(join_all(names.iter().map(|name| one.pull(name, 10, Duration::from_secs(60)))), async {
+            for name in &names {
+                two.push(name, vec![Bytes::from(name.as_str().to_owned())]).await.unwrap();
+            }
+        });
+    for (name, messages) in names.iter().zip(pulled) {
+        let messages = messages.unwrap();
+        assert!(messages.len() == 1 && messages[0].body == name.as_str());
+    }
     server.clean_up().await;
 }
 

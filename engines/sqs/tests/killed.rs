@@ -8,11 +8,13 @@ mod server;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flare_contract::queue_load::survive;
 use flare_core::{ErrorKind, queue::Declared};
 use server::{Lab, control};
 
 const SOON: Duration = Duration::from_secs(20);
 
+/// Only a server that was started by `dev/servers` is: FLARE_TEST_SERVERS=1.
 fn is_ours() -> bool {
     let is_ours = std::env::var("FLARE_TEST_SERVERS").as_deref() == Ok("1");
     if !is_ours {
@@ -21,7 +23,27 @@ fn is_ours() -> bool {
     is_ours
 }
 
-/// Only with a server that was started by `dev/servers`: FLARE_TEST_SERVERS=1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_stopped_under_load_loses_nothing() {
+    if !is_ours() {
+        return;
+    }
+    let Some(lab) = Lab::open_with(|options| options.visibility = Duration::from_secs(3)).await else { return };
+    let survived = survive(&lab.queue, &lab.straight, &lab.name, async {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            control("down").await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            control("up").await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+    println!("{survived:?}");
+    assert!(survived.failures > 0, "the service was never away");
+    lab.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_stop_and_after_a_kill_it_goes_on_without_a_restart() {
     if !is_ours() {

@@ -47,6 +47,12 @@ impl Server {
         jetstream::new(async_nats::connect(&self.url).await.unwrap())
     }
 
+    /// How many messages are in the stream.
+    pub async fn messages(&self) -> u64 {
+        let stream = self.jetstream().await.get_stream(&self.stream).await.unwrap();
+        stream.cached_info().state.messages
+    }
+
     pub async fn clean_up(&self) {
         self.jetstream().await.delete_stream(&self.stream).await.unwrap();
     }
