@@ -42,7 +42,7 @@ pub(crate) async fn send(service: &Service, queue: &QueueName, texts: Vec<String
             let mut call = service.client.send_message_batch().queue_url(url);
             for (number, text) in texts.iter().enumerate() {
                 let entry = SendMessageBatchRequestEntry::builder().id(number.to_string()).message_body(text);
-                call = call.entries(entry.build().map_err(unbuilt)?);
+                call = call.entries(entry.build().map_err(|error| unbuilt(&error))?);
             }
             Ok(call.send().await.map_err(|error| Failure::of(&error))?.failed)
         })
@@ -60,7 +60,7 @@ pub(crate) async fn delete(service: &Service, queue: &QueueName, receipts: Vec<R
             for (number, receipt) in receipts.iter().enumerate() {
                 let entry =
                     DeleteMessageBatchRequestEntry::builder().id(number.to_string()).receipt_handle(&*receipt.0);
-                call = call.entries(entry.build().map_err(unbuilt)?);
+                call = call.entries(entry.build().map_err(|error| unbuilt(&error))?);
             }
             let failed = call.send().await.map_err(|error| Failure::of(&error))?.failed;
             Ok(failed.into_iter().filter(|entry| !entry.sender_fault).collect())
@@ -82,7 +82,7 @@ pub(crate) async fn hide(service: &Service, queue: &QueueName, receipts: Vec<Rec
                     .id(number.to_string())
                     .receipt_handle(&*receipt.0)
                     .visibility_timeout(seconds);
-                call = call.entries(entry.build().map_err(unbuilt)?);
+                call = call.entries(entry.build().map_err(|error| unbuilt(&error))?);
             }
             let failed = call.send().await.map_err(|error| Failure::of(&error))?.failed;
             Ok(failed.into_iter().filter(|entry| !entry.sender_fault).collect())
@@ -111,7 +111,7 @@ fn unless_missing(outcome: Result<()>) -> Result<()> {
 
 /// Makes calls for all batches, some at the same time.
 async fn run<T, F: Future<Output = Result<()>>>(batches: Vec<Vec<T>>, call: impl Fn(Vec<T>) -> F) -> Result<()> {
-    stream::iter(batches).map(|batch| call(batch)).buffer_unordered(CALLS_MAX).try_collect().await
+    stream::iter(batches).map(call).buffer_unordered(CALLS_MAX).try_collect().await
 }
 
 /// Makes a call, and repeats it for those entries that failed for reasons of the service.
@@ -141,7 +141,7 @@ where
     Ok(())
 }
 
-fn unbuilt(error: BuildError) -> Failure {
+fn unbuilt(error: &BuildError) -> Failure {
     Failure::new(Reason::Wrong, error.to_string())
 }
 
