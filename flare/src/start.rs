@@ -1,6 +1,7 @@
 //! The server: engines, node and API put together, from the configuration to the last signal.
 
 pub(crate) mod engine;
+mod queue;
 mod settings;
 mod tls;
 mod waiting;

@@ -14,6 +14,7 @@ pub mod heard;
 pub mod make;
 pub mod proxy;
 mod queue;
+pub mod queue_load;
 mod reopening;
 mod sharing;
 mod tokens;

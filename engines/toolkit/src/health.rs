@@ -31,14 +31,14 @@ impl Health {
     pub fn is_well(&self) {
         let mut trouble = self.trouble.lock();
         if trouble.take().is_some() {
-            tracing::info!("the store answers again");
+            tracing::info!("the server answers again");
         }
     }
 
     pub fn is_ill(&self, error: &Error) {
         let mut trouble = self.trouble.lock();
         if trouble.is_none() {
-            tracing::warn!(reason = error.chain(), "the store does not answer");
+            tracing::warn!(reason = error.chain(), "the server does not answer");
         }
         *trouble = Some(error.chain());
     }

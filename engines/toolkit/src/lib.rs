@@ -4,8 +4,10 @@
 //! - [`batch`]: many callers, one round trip.
 //! - [`follow`]: the changes of all nodes, told in order.
 //! - [`health`]: whether the server behind an engine answers, and why not.
+//! - [`taken`]: messages of a queue that are worked on.
 
 pub mod batch;
 pub mod follow;
 pub mod health;
 pub mod rows;
+pub mod taken;
