@@ -128,6 +128,8 @@ impl Delivery {
             to_disable,
         });
         store.documents.listen(bucket.clone());
+        // Other nodes may have written between the first look at the head and now: only the feed knows of that.
+        shared.tail.reset(store.documents.head());
 
         let (slots_stop, slots_ended) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
         for mailbox in mailboxes {

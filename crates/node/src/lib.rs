@@ -21,7 +21,9 @@ pub use delivery::FilterProblem;
 pub use delivery::Tested;
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
-pub use node::{Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Rotation, Status};
-pub use settings::Settings;
+pub use node::{
+    Created, DEMAND_MAX, Duty, Lag, NewOutlet, NewStream, Node, Page, ReplayFrom, Resync, Rotation, Status, Work,
+};
+pub use settings::{Membership, Roles, Settings};
 pub use supervisor::Supervisor;
 pub use tokens::{NewToken, Tokens};

@@ -274,9 +274,7 @@ impl port::Engine for PostgresStore {
     }
 
     async fn entities_revision(&self) -> Result<u64> {
-        let rows = self.inner.pool.query(&Call::new("SELECT entities_revision FROM head")).await?;
-        let row = rows.first().ok_or_else(|| Error::internal("the head of the store is gone"))?;
-        row.try_get::<_, i64>(0).map(i64::unsigned_abs).map_err(groups::unreadable)
+        streams::revision(&self.inner.pool.query(&Call::new(streams::REVISION)).await?)
     }
 
     async fn flush(&self) -> Result<()> {
