@@ -42,7 +42,9 @@ pub use reference::reference;
 pub use repository::{Repository, RepositoryEngine};
 pub use sample::sample;
 pub use secret::{Secret, Token};
-pub use sections::{Aws, Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Security, Task, TaskEngine};
+pub use sections::{
+    Aws, Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Role, Security, Task, TaskEngine,
+};
 pub use size::ByteSize;
 pub use target::DeliveryTarget;
 

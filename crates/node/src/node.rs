@@ -49,7 +49,7 @@ use crate::{
     delivery::FilterProblem,
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
-    settings::Settings,
+    settings::{Membership, Settings},
     supervisor::{Failure, Supervisor},
     tokens::{NewToken, Tokens},
 };
@@ -205,6 +205,11 @@ impl Node {
     /// Closes the store. The node must have finished.
     pub async fn close(&self) -> Result<()> {
         self.store.engine.close().await
+    }
+
+    /// What this process is among those that share the data.
+    pub fn membership(&self) -> &Membership {
+        &self.settings.membership
     }
 
     pub fn tokens(&self) -> &Tokens {

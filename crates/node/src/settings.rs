@@ -132,12 +132,7 @@ impl Membership {
     }
 
     pub(crate) fn claim(&self) -> Claim {
-        Claim {
-            node: self.node,
-            address: self.address.clone(),
-            secret: self.secret.clone(),
-            time: self.lease,
-        }
+        Claim { node: self.node, address: self.address.clone(), secret: self.secret.clone(), time: self.lease }
     }
 }
 

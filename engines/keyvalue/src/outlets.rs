@@ -8,7 +8,12 @@ use flare_core::{
     port::{Idempotency, Inserted, Outlets, StreamLookup},
 };
 
-use crate::{KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, rows, streams::{made_before, remember}};
+use crate::{
+    KeyValueStore, Table,
+    housekeeping::PURGE_OUTLET,
+    keys, rows,
+    streams::{made_before, remember},
+};
 
 #[async_trait]
 impl Outlets for KeyValueStore {

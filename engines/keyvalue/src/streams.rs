@@ -96,10 +96,7 @@ impl KeyValueStore {
 }
 
 /// The id that the same request made before, if it did.
-pub(crate) fn made_before(
-    transaction: &mut Transaction<'_>,
-    once: Option<&Idempotency>,
-) -> Result<Option<[u8; 16]>> {
+pub(crate) fn made_before(transaction: &mut Transaction<'_>, once: Option<&Idempotency>) -> Result<Option<[u8; 16]>> {
     let Some(once) = once else { return Ok(None) };
     let row = transaction.get(Table::Meta, &keys::idempotency(&once.key))?;
     row.map(|row| made_by(once, &row)).transpose()

@@ -22,10 +22,7 @@ mod writer;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -35,7 +32,7 @@ use flare_core::{
     document::{Progress, Version},
     port,
 };
-use flare_toolkit::{batch::Batcher, follow::Follower, rows::damaged};
+use flare_toolkit::{batch::Batcher, follow::Follower};
 use mongodb::bson::doc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +42,6 @@ use connection::Connection;
 use documents::Found;
 use log::Log;
 use schema::MongoSchema;
-use table::Table;
 use writer::WriteLane;
 
 /// Where the database is, and how it is spoken to.

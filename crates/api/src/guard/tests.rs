@@ -17,7 +17,7 @@ fn guard() -> Guard {
         origins: vec!["https://console.company.com".to_owned()],
         ..ApiSettings::default()
     };
-    Guard::new(&settings, Box::new(issued))
+    Guard::new(&settings, secret(), Box::new(issued))
 }
 
 fn issued(text: &[u8]) -> Option<Arc<Token>> {

@@ -140,7 +140,8 @@ impl Node {
 
     /// What stands at the end of the tables; none if that does not account for all that was written up to `revision`.
     async fn read_news(&self, known: &Known, revision: u64) -> Result<Option<Entities>> {
-        let streams: Vec<_> = self.store.streams.page(known.stream, LOAD_PAGE).await?.into_iter().map(Arc::new).collect();
+        let streams: Vec<_> =
+            self.store.streams.page(known.stream, LOAD_PAGE).await?.into_iter().map(Arc::new).collect();
         let lookup = self.lookup(&streams);
         let Ok(outlets) = self.store.outlets.page(known.outlet, LOAD_PAGE, &*lookup).await else { return Ok(None) };
         let tokens = self.store.tokens.page(known.token, LOAD_PAGE).await?;

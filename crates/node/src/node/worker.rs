@@ -3,12 +3,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use flare_core::{
-    Error, OutletId, Result, Sequence,
-    document::Change,
-    outlet::Outlet,
-    port::ChangeListener,
-};
+use flare_core::{Error, OutletId, Result, Sequence, document::Change, outlet::Outlet, port::ChangeListener};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
