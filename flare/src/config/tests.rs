@@ -248,11 +248,14 @@ fn roles_are_divided_only_where_processes_can_share_the_data() {
     let variables = with_variables(&[("FLARE_NODE_ROLES", "api"), ("FLARE_REPOSITORY_ENGINE", "mongodb")]);
     assert_eq!(variables.unwrap().config.node.roles, [Role::Api]);
 
-    insta::assert_snapshot!(wrong("[node]\nroles = [\"api\"]\n"), @"");
-    insta::assert_snapshot!(wrong("[node]\nroles = []\n"), @"");
-    insta::assert_snapshot!(wrong("[node]\nroles = [\"api\", \"master\"]\n"), @"");
-    insta::assert_snapshot!(wrong(&shared("roles = [\"worker\"]")), @"");
-    insta::assert_snapshot!(wrong(&shared("address = \"10.0.0.7\"")), @"");
+    let said = [
+        wrong("[node]\nroles = [\"api\"]\n"),
+        wrong("[node]\nroles = []\n"),
+        wrong("[node]\nroles = [\"api\", \"master\"]\n"),
+        wrong(&shared("roles = [\"worker\"]")),
+        wrong(&shared("address = \"10.0.0.7\"")),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
 }
 
 #[test]

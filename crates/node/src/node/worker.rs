@@ -27,13 +27,18 @@ impl Worker {
     /// Hands a command to the slot of the outlet, and waits for the answer. `NotFound` if the outlet is gone.
     pub async fn ask<T>(&self, outlet: OutletId, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
         let answer = async { Ok(self.delivery.ask(outlet, command).await) };
-        self.during(answer).await?.ok_or_else(|| super::missing(outlet))
+        match self.during(answer).await? {
+            Some(answer) => Ok(answer),
+            // A slot that was dropped does not answer either.
+            None if self.supervisor.abandoned().is_cancelled() => Err(lost()),
+            None => Err(super::missing(outlet)),
+        }
     }
 
     /// Does something for as long as it is this node's turn, and not a moment longer.
     pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let done = self.supervisor.abandoned().run_until_cancelled(work).await;
-        done.unwrap_or_else(|| Err(Error::unavailable("this node has lost its turn to work; try again")))
+        done.unwrap_or_else(|| Err(lost()))
     }
 
     /// Takes into account what other nodes have done to outlets.
@@ -125,6 +130,10 @@ impl Node {
         *self.worker.write() = None;
         self.store.documents.listen(Arc::new(Nobody));
     }
+}
+
+fn lost() -> Error {
+    Error::unavailable("this node has lost its turn to work; try again")
 }
 
 /// Hears of changes while this node does not work.

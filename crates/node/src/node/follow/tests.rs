@@ -149,7 +149,7 @@ async fn make_outlet(node: &Node, stream: &Stream) -> Arc<Outlet> {
 }
 
 async fn put(node: &Node, name: &str, revision: i128) {
-    let content = Bytes::from(format!("{{\"revision\":{revision}}}"));
+    let content = Bytes::from(format!("{{\"meta\":{{\"updatedAt\":\"2026-01-31T12:00:{revision:02}Z\"}}}}"));
     node.take(DocumentNews::Put { url: make::url(name), content }, None).await.unwrap();
 }
 
