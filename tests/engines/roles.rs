@@ -138,6 +138,15 @@ async fn steer_through(
     client.post(&at(subscription, "replay"), &json!({ "from": "all" })).await.expect(202);
     receiver.wait("all are told again", |records| records.count("/a") >= told + DOCUMENTS).await;
 
+    // The worker answers from what the node that asks it knows, not from what it knew itself.
+    let turned = json!({ "name": "q", "endpoint": { "url": receiver.url("/q") } });
+    for (mode, status) in [("active", 409), ("passive", 200), ("active", 409)] {
+        let mut turned = turned.clone();
+        turned["mode"] = json!(mode);
+        client.put(&fresh.path, &turned).await.expect(200);
+        client.get(&at(&fresh, "demand")).await.expect(status);
+    }
+
     // A change of the subscription takes effect for what is written next.
     let moved = json!({ "name": "a", "endpoint": { "url": receiver.url("/moved") } });
     client.put(&subscription.path, &moved).await.expect(200);

@@ -138,7 +138,9 @@ impl Api {
                 Need::Worker => return self.forward(&head, body).await,
                 // What is known here is better than nothing.
                 Need::Prefers => {
-                    if let Ok(response) = self.forward(&head, Body::empty()).await {
+                    if let Ok(response) = self.forward(&head, Body::empty()).await
+                        && response.status() != StatusCode::SERVICE_UNAVAILABLE
+                    {
                         return Ok(response);
                     }
                 }
@@ -162,6 +164,9 @@ impl Api {
         let node = &self.shared.node;
         let path = head.uri.path();
         if matches!(caller, Caller::Node) {
+            if Need::of(&head.method, path) == Need::None {
+                return Err(ApiError::new(error::FORBIDDEN, "other nodes ask only for what a worker does"));
+            }
             if !node.works() {
                 return Err(forward::absent("the request was sent on to this node, which does not work any more"));
             }

@@ -97,6 +97,9 @@ struct Row {
     secret: Password,
     epoch: u64,
     beat: u64,
+    /// How long it may be silent, as it was told.
+    #[serde(default)]
+    time_ms: u64,
     /// When it beat, for people: nobody reckons with it.
     #[serde(default)]
     at_ms: i64,
@@ -146,7 +149,9 @@ impl Watch {
             self.seen = Some((row.clone(), now_at));
         }
         let first_seen = self.seen.as_ref().map_or(now_at, |(_, at)| *at);
-        let is_gone = row.is_over() || now_at - first_seen >= patience(self.time);
+        // One who was told another time than this node is not followed too early.
+        let time = self.time.max(Duration::from_millis(row.time_ms));
+        let is_gone = row.is_over() || now_at - first_seen >= patience(time);
         let owner = row.owner();
         Ok((if is_gone { Sight::Gone(owner) } else { Sight::Works(owner) }, Some(version)))
     }
@@ -195,6 +200,7 @@ impl Lease {
                 secret: claim.secret.clone(),
                 epoch,
                 beat: 0,
+                time_ms: u64::try_from(claim.time.as_millis()).unwrap_or(u64::MAX),
                 at_ms: clock::now().as_millisecond(),
                 free: false,
                 process: ProcessId::own(),

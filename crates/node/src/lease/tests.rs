@@ -162,3 +162,12 @@ fn a_password_is_known_by_its_whole_text_and_shown_to_nobody() {
     assert!(!Password::default().is(b""), "no password is none that could be said");
     assert!(!format!("{password:?}").contains(&text));
 }
+
+#[tokio::test]
+async fn one_who_may_be_silent_for_longer_is_waited_for_as_long() {
+    let rows = rows();
+    let longer = Claim { time: 3 * TIME, ..claim("one") };
+    let first = Lease::acquire(rows.clone(), &longer, |_| {}).await.unwrap();
+    acquire(&rows, "two").await;
+    assert!(now() > first.deadline, "the first could still work");
+}

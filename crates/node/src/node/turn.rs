@@ -187,12 +187,14 @@ impl Node {
 
     /// How long to wait before the next turn.
     fn lost(&self, error: &Error) -> Duration {
-        let had_begun = self.duty.read().work == Work::Works;
+        let had_begun = {
+            let mut duty = self.duty.write();
+            duty.gone = duty.worker.take().or(duty.gone.take());
+            duty.work == Work::Works
+        };
         if had_begun {
             tracing::warn!(reason = error.chain(), "this node must not work any more; it waits for its turn again");
             self.set_work(Work::Waits, None);
-            let mut duty = self.duty.write();
-            duty.gone = duty.worker.take();
             return Duration::ZERO;
         }
         tracing::warn!(reason = error.chain(), "this node could not begin to work; it tries again");
