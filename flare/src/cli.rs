@@ -100,6 +100,10 @@ struct Start {
     /// The folder of the data, as `repository.path`
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+
+    /// What this process does, as `node.roles`: api, worker, or both with a comma between
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -168,7 +172,11 @@ fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
 
 async fn run_start(args: Start) -> anyhow::Result<()> {
     let flag = |name, section, key, value: Option<String>| value.map(|value| Flag { name, section, key, value });
-    let flags = [flag("--addr", "http", "addr", args.addr), flag("--data", "repository", "path", args.data)];
+    let flags = [
+        flag("--addr", "http", "addr", args.addr),
+        flag("--data", "repository", "path", args.data),
+        flag("--roles", "node", "roles", args.roles),
+    ];
     let sources = Sources {
         file: config::file_to_read(args.config),
         variables: std::env::vars_os().collect(),

@@ -43,7 +43,7 @@ pub use reference::reference;
 pub use repository::{Repository, RepositoryEngine};
 pub use sample::sample;
 pub use secret::{Secret, Token};
-pub use sections::{Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Security};
+pub use sections::{Config, Domain, Http, Log, LogFormat, LogLevel, LogOutput, Node, Role, Security};
 pub use size::ByteSize;
 pub use target::DeliveryTarget;
 pub use task::{Aws, Task, TaskEngine, TaskQueueType, TaskQueues};

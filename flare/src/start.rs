@@ -6,23 +6,31 @@ mod settings;
 mod tls;
 mod waiting;
 
-use std::{fmt::Write, path::Path, time::Duration};
+use std::{
+    fmt::{self, Write},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
-use flare_core::port::Store;
-use flare_node::{
-    Node, Supervisor,
-    lease::{Claim, Lease},
-};
+use flare_core::ErrorKind;
+use flare_node::{Node, Settings, Supervisor};
+use flare_toolkit::health::Backoff;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     bind::bind,
-    config::{Config, RepositoryEngine},
+    config::{Config, RepositoryEngine, Role},
     terminal,
     version::VERSION,
 };
+use waiting::Reason;
+
+/// How long to wait before a repository that could not be reached is tried again.
+const OPEN_AGAIN_MIN: Duration = Duration::from_millis(250);
+const OPEN_AGAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Time for the last tasks after everything that matters has ended.
 const TASKS_GRACE: Duration = Duration::from_secs(2);
@@ -31,33 +39,27 @@ const TASKS_GRACE: Duration = Duration::from_secs(2);
 pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     let mut signals = Signals::install()?;
     raise_open_files_limit(&config);
-    let node_settings = settings::node(&config)?;
     let listener = bind(config.http.addr, "--addr").await?;
-    let address = listener.local_addr().context("cannot tell the address that is listened on")?.to_string();
-    let store = engine::open(&config).await?;
-    let mut turn = tokio::select! {
-        turn = Turn::wait(&store, &config, &address) => turn?,
-        () = waiting::answer(&listener) => bail!("the listener ended"),
+    let listening = listener.local_addr().context("cannot tell the address that is listened on")?;
+    let node_settings = settings::node(&config, listening)?;
+    let supervisor = Supervisor::default();
+    let reason = Reason::default();
+    let node = tokio::select! {
+        node = begin(&config, &node_settings, &supervisor, &reason) => node?,
+        () = waiting::answer(&listener, &reason) => bail!("the listener ended"),
         name = signals.next() => {
-            tracing::info!(signal = name, "stopped while waiting for the node that works");
+            tracing::info!(signal = name, "stopped before the repository could be reached");
             return Ok(());
         }
     };
-    let supervisor = Supervisor::default();
-    let node = tokio::select! {
-        node = Node::start(store, &node_settings, &supervisor) => node.map_err(whole)?,
-        error = turn.is_over() => return Err(error),
-    };
 
-    terminal::print(banner(&config, file, &address))?;
+    terminal::print(banner(&config, file, &listening.to_string()))?;
     let stop = CancellationToken::new();
     let serving = flare_api::serve(node.clone(), settings::api(&config), vec![listener], &supervisor, stop.clone());
     let mut serving = std::pin::pin!(serving);
     let failed = tokio::select! {
         () = &mut serving => bail!("the HTTP server ended without being told to"),
         () = supervisor.failed() => true,
-        // Not even what is in flight may go on: somebody else may be at work already.
-        error = turn.is_over() => return Err(error),
         name = signals.next() => {
             tracing::info!(signal = name, "stopping; a second signal exits at once");
             false
@@ -68,20 +70,12 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
         stop.cancel();
         serving.await;
         node.finish().await;
-    };
-    tokio::select! {
-        () = stopped => {}
-        error = turn.is_over() => return Err(error),
-        name = signals.next() => bail!("{name} came twice: exiting without waiting for what is in flight"),
-    }
-    turn.end().await;
-    let closed = async {
         let closed = node.close().await;
         supervisor.finish(TASKS_GRACE).await;
         closed
     };
     tokio::select! {
-        closed = closed => closed.map_err(whole).context("the store did not close cleanly")?,
+        closed = stopped => closed.map_err(whole).context("the store did not close cleanly")?,
         name = signals.next() => bail!("{name} came twice: exiting without waiting for what is in flight"),
     }
     if failed {
@@ -91,48 +85,50 @@ pub async fn run(config: Config, file: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The right of this node to work, where several nodes can reach the data.
-struct Turn {
-    lease: Option<Lease>,
-}
-
-impl Turn {
-    /// Waits until no other node works on the data.
-    async fn wait(store: &Store, config: &Config, address: &str) -> anyhow::Result<Self> {
-        if !store.engine.limits().is_shared {
-            return Ok(Self { lease: None });
-        }
-        let claim = Claim { address: address.to_owned(), time: config.node.lease.get() };
-        let waits = |owner: &str| {
-            tracing::info!(owner, "another node works on the same data; this one waits until it is gone");
+/// Opens the store and starts the node; a server that cannot be reached is waited for, and `reason` says so.
+async fn begin(
+    config: &Config,
+    settings: &Settings,
+    supervisor: &Supervisor,
+    reason: &Reason,
+) -> anyhow::Result<Arc<Node>> {
+    let mut backoff = Backoff::new(OPEN_AGAIN_MIN, OPEN_AGAIN_MAX);
+    loop {
+        let begun = async {
+            let store = engine::open(config).await?;
+            Node::start(store, settings, supervisor).await.map_err(whole)
         };
-        let lease = Lease::acquire(store.coordination.clone(), claim, waits).await.map_err(whole)?;
-        store.deliveries.seal(lease.epoch()).await.map_err(whole)?;
-        Ok(Self { lease: Some(lease) })
-    }
-
-    /// Returns when the node must not work any more.
-    async fn is_over(&mut self) -> anyhow::Error {
-        match &mut self.lease {
-            Some(lease) => whole(lease.keep().await).context("this node must not work any more"),
-            None => std::future::pending().await,
-        }
-    }
-
-    /// The next one need not wait.
-    async fn end(self) {
-        if let Some(mut lease) = self.lease
-            && let Err(error) = lease.release().await
-        {
-            tracing::debug!(reason = error.chain(), "could not say that this node has stopped");
-        }
+        let error = match begun.await {
+            Err(error) if config.repository.engine.is_shared() && is_unavailable(&error) => error,
+            begun => return begun,
+        };
+        let wait = backoff.next(getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX)));
+        tracing::warn!(reason = format!("{error:#}"), ?wait, "the repository cannot be reached; it is tried again");
+        reason.set(format!("the repository cannot be reached, the node starts when it can: {error:#}"));
+        tokio::time::sleep(wait).await;
     }
 }
+
+/// An error of the core, with its causes in its message.
+#[derive(Debug)]
+struct Whole(flare_core::Error);
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.chain())
+    }
+}
+
+impl std::error::Error for Whole {}
 
 /// The error with its causes in its message.
-#[allow(clippy::needless_pass_by_value, reason = "it is made for map_err")]
 pub(crate) fn whole(error: flare_core::Error) -> anyhow::Error {
-    anyhow::Error::msg(error.chain())
+    anyhow::Error::new(Whole(error))
+}
+
+/// Whether the same may succeed later.
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Whole>().is_some_and(|Whole(error)| error.kind() == ErrorKind::Unavailable)
 }
 
 /// The short block that people see first.
@@ -153,6 +149,10 @@ fn banner(config: &Config, file: Option<&Path>, address: &str) -> String {
         RepositoryEngine::Mongodb => line("data", "in MongoDB"),
         RepositoryEngine::Cassandra => line("data", "in Cassandra"),
         RepositoryEngine::Postgres => line("data", "in PostgreSQL"),
+    }
+    if !(config.node.roles.contains(&Role::Api) && config.node.roles.contains(&Role::Worker)) {
+        let roles = if config.node.roles.contains(&Role::Api) { "api only" } else { "worker only" };
+        line("roles", roles);
     }
     line("config", &file.map_or_else(|| "defaults".into(), |file| file.display().to_string()));
     text.truncate(text.trim_end().len());

@@ -1,6 +1,8 @@
 //! The whole program on data that a server keeps: the promises hold there too. The servers are those of `dev/servers`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a surprise in a test is a failure")]
 
+mod roles;
+
 use std::time::Duration;
 
 use flare_tests::{Flare, Receiver, within};
@@ -13,28 +15,26 @@ fn user(number: usize) -> String {
     format!("http://api.test/users/{number}")
 }
 
-/// The section `repository` for an engine, with a namespace that nothing else uses; none, with a word, without a server.
-fn repository(engine: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
+/// The sections `repository`, with a namespace that nothing else uses, and `node`; none, with a word, without a server.
+fn repository(name: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
     let Ok(url) = std::env::var(variable) else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{variable} is not set, and CI=true");
         println!("skipped: {variable} is not set; `dev/servers up` starts the server, `dev/servers env` says where");
         return None;
     };
-    let namespace = format!("test_{}_{}", std::process::id(), engine.replace('-', "_"));
+    let namespace = format!("test_{}_{}", std::process::id(), name.replace('-', "_"));
     Some(format!("[repository]\n{}\n[node]\nlease = \"2s\"\n", section(&url, &namespace)))
 }
 
-fn postgres() -> Option<String> {
-    repository("postgres", "FLARE_TEST_POSTGRES_URL", |url, namespace| {
+fn postgres(name: &str) -> Option<String> {
+    repository(name, "FLARE_TEST_POSTGRES_URL", |url, namespace| {
         format!("engine = \"postgres\"\nurl = \"{url}\"\nschema = \"{namespace}\"")
     })
 }
 
-fn mongodb(variable: &str) -> Option<String> {
-    let name = variable.to_lowercase();
-    repository(&name, variable, |url, namespace| {
-        // A name of a database has at most 63 bytes.
-        format!("engine = \"mongodb\"\nurl = \"{url}\"\ndatabase = \"{}\"", &namespace[..namespace.len().min(60)])
+fn mongodb(variable: &str, name: &str) -> Option<String> {
+    repository(name, variable, |url, namespace| {
+        format!("engine = \"mongodb\"\nurl = \"{url}\"\ndatabase = \"{namespace}\"")
     })
 }
 
@@ -73,22 +73,15 @@ async fn the_promises_hold(repository: Option<String>) {
         assert_eq!(flare.revision(&user(number)).await, 2);
     }
 
-    let mut second = Flare::stopped(&config);
-    second.spawn();
+    let second = Flare::configured(&config).await;
     within("the second node waits", async {
         while !second.log().contains("another node works on the same data") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
-    assert!(!second.is_ready().await);
     flare.stop().await;
-    within("the second node works", async {
-        while !second.is_ready().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    roles::works(&second).await;
     second.put(&user(1), 3).await;
     receiver.wait_revision("/a", &user(1), 3).await;
     receiver.expect_never_backwards();
@@ -98,17 +91,17 @@ async fn the_promises_hold(repository: Option<String>) {
 
 #[tokio::test]
 async fn the_promises_hold_on_postgres() {
-    the_promises_hold(postgres()).await;
+    the_promises_hold(postgres("postgres")).await;
 }
 
 #[tokio::test]
 async fn the_promises_hold_on_a_replica_set_of_mongodb() {
-    the_promises_hold(mongodb("FLARE_TEST_MONGODB_URL")).await;
+    the_promises_hold(mongodb("FLARE_TEST_MONGODB_URL", "mongodb")).await;
 }
 
 #[tokio::test]
 async fn the_promises_hold_on_one_server_of_mongodb() {
-    the_promises_hold(mongodb("FLARE_TEST_MONGODB_STANDALONE_URL")).await;
+    the_promises_hold(mongodb("FLARE_TEST_MONGODB_STANDALONE_URL", "mongodb-standalone")).await;
 }
 
 #[tokio::test]

@@ -70,6 +70,9 @@ impl Flare {
         let mut command = tokio::process::Command::new(binary());
         command.args(["migrate", "up", "--config"]).arg(self.folder.path().join("flare.toml"));
         command.current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"FLARE_")) {
+            command.env_remove(name);
+        }
         let output = tokio::time::timeout(MIGRATION_MAX, command.output()).await.expect("the migration ends").unwrap();
         let said = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         assert!(output.status.success(), "{}{}", said(&output.stdout), said(&output.stderr));

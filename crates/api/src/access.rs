@@ -29,6 +29,8 @@ pub(crate) enum Caller {
     Configured,
     /// The holder of a token that this server made.
     Holder(Arc<Token>),
+    /// Another node, for a caller that it has asked for its rights.
+    Node,
 }
 
 impl Caller {
@@ -92,6 +94,7 @@ impl fmt::Display for Caller {
             Self::Anyone => f.write_str("nobody known"),
             Self::Local => f.write_str("loopback"),
             Self::Configured => f.write_str("config token"),
+            Self::Node => f.write_str("another node"),
             Self::Holder(token) => write!(f, "token {} {:?}", token.id, token.name),
         }
     }

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use flare_core::TokenId;
+use flare_core::{TokenId, url::DocumentUrl};
 use flare_node::{Node, Supervisor};
 use futures_util::FutureExt;
 use http::{
@@ -29,7 +29,10 @@ use tower::Service;
 use crate::{
     access::Caller,
     audit::Audit,
-    error::{self, ApiError},
+    body::{BodyLimits, collect},
+    connection::Spawner,
+    error::{self, ApiError, Subject},
+    forward::{self, Forwarder, Need},
     guard::Guard,
     request_id::{self, RequestId},
     routes::{self, documents},
@@ -51,6 +54,8 @@ pub(crate) struct Shared {
     pub node: Arc<Node>,
     pub settings: ApiSettings,
     guard: Guard,
+    /// There where several nodes share the data.
+    forwarder: Option<Forwarder>,
     pub supervisor: Supervisor,
     /// Set when the server stops.
     pub stop: CancellationToken,
@@ -70,9 +75,10 @@ impl Api {
             let node = node.clone();
             move |text: &[u8]| node.tokens().presented(text)
         };
-        let guard = Guard::new(&settings, Box::new(issued));
+        let guard = Guard::new(&settings, node.membership().secret.clone(), Box::new(issued));
         let connections = Arc::new(Semaphore::new(settings.connections_max));
-        let shared = Arc::new(Shared { node, settings, guard, supervisor, stop, connections });
+        let forwarder = if node.is_shared() { Forwarder::new(Spawner(supervisor.clone())) } else { None };
+        let shared = Arc::new(Shared { node, settings, guard, forwarder, supervisor, stop, connections });
         Self { router: routes::router(shared.clone()), shared }
     }
 
@@ -99,6 +105,9 @@ impl Api {
         B::Error: Into<axum::BoxError>,
     {
         let (head, body) = request.into_parts();
+        if self.shared.node.is_shared() && self.shared.guard.has_unknown_token(&head) {
+            self.look_again().await?;
+        }
         let admission = self.shared.guard.admit(&head, peer)?;
         *caller = admission.caller;
         if let Some(origin) = admission.origin {
@@ -120,7 +129,24 @@ impl Api {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
+        if self.shared.node.is_shared() {
+            self.prepare(caller, &head).await?;
+        }
         caller.check(&head, &self.shared.node)?;
+        if !matches!(caller, Caller::Node) && !self.shared.node.works() {
+            match Need::of(&head.method, head.uri.path()) {
+                Need::Worker => return self.forward(&head, body).await,
+                // What is known here is better than nothing.
+                Need::Prefers => {
+                    if let Ok(response) = self.forward(&head, Body::empty()).await
+                        && response.status() != StatusCode::SERVICE_UNAVAILABLE
+                    {
+                        return Ok(response);
+                    }
+                }
+                Need::None => {}
+            }
+        }
         if head.uri.path().starts_with(documents::PREFIX) {
             return documents::answer(&self.shared, &head, body).await;
         }
@@ -133,8 +159,74 @@ impl Api {
         }
     }
 
+    /// Among several nodes: refuses what this one does not do, and finds out about what others have just made.
+    async fn prepare(&self, caller: &Caller, head: &Parts) -> Result<(), ApiError> {
+        let node = &self.shared.node;
+        let path = head.uri.path();
+        if matches!(caller, Caller::Node) {
+            if Need::of(&head.method, path) == Need::None {
+                return Err(ApiError::new(error::FORBIDDEN, "other nodes ask only for what a worker does"));
+            }
+            if !node.works() {
+                return Err(forward::absent("the request was sent on to this node, which does not work any more"));
+            }
+            if forward::entities_known(&head.headers) > node.entities_revision() {
+                self.look_again().await?;
+            }
+        } else if !node.membership().roles.api && !matches!(path, "/" | "/status" | "/health" | "/ready") {
+            let detail = "this node has only the role \"worker\" (`node.roles`); send the request to one that has the \
+                          role \"api\"";
+            return Err(ApiError::new(error::NO_API, detail));
+        }
+        if is_unknown(node, head) { self.look_again().await } else { Ok(()) }
+    }
+
+    async fn look_again(&self) -> Result<(), ApiError> {
+        self.shared.node.look_again().await.map_err(|error| ApiError::of(&error, Subject::Resource))
+    }
+
+    /// Has the node that works answer.
+    async fn forward<B>(&self, head: &Parts, body: B) -> Result<Response, ApiError>
+    where
+        B: http_body::Body<Data = Bytes>,
+    {
+        let (node, settings) = (&self.shared.node, &self.shared.settings);
+        let duty = node.duty();
+        let worker = duty.worker.as_ref().filter(|worker| worker.node != node.membership().node);
+        let (Some(worker), Some(forwarder)) = (worker, &self.shared.forwarder) else {
+            return Err(forward::absent(duty.absence()));
+        };
+        let body = match head.method {
+            Method::GET | Method::HEAD => Bytes::new(),
+            _ => collect(body, BodyLimits::single(settings)).await?,
+        };
+        // The other node has its time, and this one some more to be told of it.
+        let timeout = routes::time_for(head.uri.path(), settings) + settings.timeout;
+        forwarder.send(worker, head, body, node.entities_revision(), timeout).await
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+}
+
+/// Whether the path speaks of something that this node does not know.
+fn is_unknown(node: &Node, head: &Parts) -> bool {
+    let path = head.uri.path();
+    if let Some(url) = path.strip_prefix(documents::PREFIX) {
+        let url = DocumentUrl::from_request(url, head.uri.query());
+        return url.is_ok_and(|url| node.stream_of(&url).is_none());
+    }
+    let mut segments = path.split('/').skip(1);
+    let mut next = || segments.next().unwrap_or_default();
+    match (next(), next(), next(), next()) {
+        ("resources", id, "subscriptions", sid) if !sid.is_empty() => match (id.parse(), sid.parse()) {
+            (Ok(id), Ok(sid)) => node.outlet(id, sid).is_none(),
+            _ => false,
+        },
+        ("resources", id, ..) => id.parse().is_ok_and(|id| node.stream(id).is_none()),
+        ("tokens", id, ..) => id.parse().is_ok_and(|id| node.tokens().get(id).is_none()),
+        _ => false,
     }
 }
 

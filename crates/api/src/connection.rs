@@ -65,9 +65,9 @@ pub(crate) fn protocol(settings: &ApiSettings, supervisor: &Supervisor) -> Proto
     protocol
 }
 
-/// Runs the requests of an HTTP/2 connection as tasks of the supervisor.
+/// Runs the tasks of connections as tasks of the supervisor.
 #[derive(Clone)]
-pub(crate) struct Spawner(Supervisor);
+pub(crate) struct Spawner(pub Supervisor);
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {

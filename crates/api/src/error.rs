@@ -57,6 +57,7 @@ codes! {
     SUBSCRIPTION_NOT_FOUND = NOT_FOUND, "subscription.not-found", "No such subscription";
     DOCUMENT_NOT_FOUND = NOT_FOUND, "document.not-found", "No such document";
     TOKEN_NOT_FOUND = NOT_FOUND, "token.not-found", "No such token";
+    NO_API = MISDIRECTED_REQUEST, "node.no-api", "This node does not serve the API";
     METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "request.method-not-allowed", "The path does not take this method";
     TOO_SLOW = REQUEST_TIMEOUT, "request.too-slow", "The body came too slowly";
     RESOURCE_CONFLICT = CONFLICT, "resource.conflict", "It clashes with what is there";
@@ -78,6 +79,7 @@ codes! {
     UNAVAILABLE = SERVICE_UNAVAILABLE, "repository.unavailable", "The repository is in trouble";
     TIMEOUT = SERVICE_UNAVAILABLE, "request.timeout", "It took too long";
     NOT_READY = SERVICE_UNAVAILABLE, "node.not-ready", "The node is not ready";
+    WORKER_ABSENT = SERVICE_UNAVAILABLE, "worker.absent", "No node works that could answer";
     BUSY = SERVICE_UNAVAILABLE, "server.busy", "Too many connections";
 }
 

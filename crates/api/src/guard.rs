@@ -8,7 +8,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use aws_lc_rs::{constant_time, digest};
-use flare_core::token::Token;
+use flare_core::token::{Token, TokenText};
+use flare_node::lease::Password;
 use http::{HeaderMap, HeaderValue, Method, request::Parts};
 use jiff::Timestamp;
 
@@ -28,6 +29,8 @@ pub(crate) struct Guard {
     /// Those of the configuration.
     tokens: Vec<[u8; 32]>,
     issued: Box<Issued>,
+    /// What other nodes show.
+    secret: Password,
     hosts: Vec<String>,
     origins: Vec<String>,
     header_bytes_max: usize,
@@ -50,15 +53,17 @@ struct Claims<'r> {
     bytes: usize,
     is_proxied: bool,
     authorization: Option<&'r HeaderValue>,
+    forwarded: Option<&'r HeaderValue>,
     host: Option<&'r str>,
     origin: Option<&'r HeaderValue>,
 }
 
 impl Guard {
-    pub fn new(settings: &ApiSettings, issued: Box<Issued>) -> Self {
+    pub fn new(settings: &ApiSettings, secret: Password, issued: Box<Issued>) -> Self {
         Self {
             tokens: settings.tokens.clone(),
             issued,
+            secret,
             hosts: settings.hosts.clone(),
             origins: settings.origins.clone(),
             header_bytes_max: settings.header_bytes_max,
@@ -71,6 +76,9 @@ impl Guard {
         self.check_sizes(head, &claims)?;
         if matches!(head.uri.path(), "/health" | "/ready") {
             return Ok(Admission::default());
+        }
+        if let Some(secret) = claims.forwarded {
+            return self.another_node(secret);
         }
         let listed = claims.origin.filter(|origin| self.is_listed(origin));
         if listed.is_some() && is_preflight(&head.method, &head.headers) {
@@ -87,6 +95,20 @@ impl Guard {
             return Err(origin_refused(origin));
         }
         Ok(Admission { caller, origin: listed.cloned(), is_preflight: false })
+    }
+
+    fn another_node(&self, secret: &HeaderValue) -> Result<Admission, ApiError> {
+        if self.secret.is(secret.as_bytes()) {
+            return Ok(Admission { caller: Caller::Node, ..Admission::default() });
+        }
+        let detail = "`flare-forwarded` is for requests between nodes, and this is not the secret of this one";
+        Err(ApiError::unauthorized(detail))
+    }
+
+    /// Whether the request has a token that could have been made by another node a moment ago.
+    pub fn has_unknown_token(&self, head: &Parts) -> bool {
+        let token = Claims::of(head).authorization.and_then(bearer);
+        token.is_some_and(|text| TokenText::id_in(text).is_some() && (self.issued)(text).is_none())
     }
 
     fn check_sizes(&self, head: &Parts, claims: &Claims<'_>) -> Result<(), ApiError> {
@@ -176,6 +198,7 @@ impl<'r> Claims<'r> {
                     claims.host = value.to_str().ok();
                 }
                 "authorization" => claims.authorization = Some(value),
+                "flare-forwarded" => claims.forwarded = Some(value),
                 "origin" => claims.origin = Some(value),
                 "forwarded" | "via" | "x-real-ip" => claims.is_proxied = true,
                 name if name.starts_with("x-forwarded-") => claims.is_proxied = true,

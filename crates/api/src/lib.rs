@@ -9,6 +9,7 @@ mod audit;
 mod body;
 mod connection;
 pub mod error;
+mod forward;
 mod guard;
 mod nearest;
 mod openapi;

@@ -115,6 +115,7 @@ impl IntoResponses for Asked {
         let own = errors(&[
             (401, "A token is needed"),
             (403, "The Host or the Origin is refused, or the token may not do this"),
+            (421, "The node does not have the role `api`"),
         ]);
         with(own, Always::responses())
     }

@@ -11,7 +11,7 @@ pub(crate) mod secret;
 pub(crate) mod subscriptions;
 pub(crate) mod tokens;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::digest;
 use axum::{
@@ -34,6 +34,7 @@ use crate::{
     api::{Shared, within},
     body::{BodyLimits, collect},
     error::{self, ApiError},
+    settings::ApiSettings,
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -98,19 +99,9 @@ async fn bounded(
     next: Next,
 ) -> Result<Response, ApiError> {
     let settings = &shared.settings;
-    // The work of a bulk write grows with its body, so it gets the time of a body.
-    let (limits, timeout) = match path.as_str() {
-        bulk::PATH => (BodyLimits::batch(settings), settings.body_timeout),
-        passive::MESSAGES_PATH => (BodyLimits::single(settings), passive::WAIT_MAX + settings.timeout),
-        path if path.ends_with("/test") => {
-            (BodyLimits::single(settings), settings.delivery.timeout_max + settings.timeout)
-        }
-        // Looks at every document of the resource.
-        path if path.ends_with("/resync") || path.ends_with("/lag") => {
-            (BodyLimits::single(settings), settings.body_timeout)
-        }
-        _ => (BodyLimits::single(settings), settings.timeout),
-    };
+    let is_bulk = path.as_str() == bulk::PATH;
+    let limits = if is_bulk { BodyLimits::batch(settings) } else { BodyLimits::single(settings) };
+    let timeout = time_for(path.as_str(), settings);
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         // Nothing reads the body.
         return within(timeout, async { Ok(next.run(request).await) }).await;
@@ -118,6 +109,23 @@ async fn bounded(
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head, Body::from(collect(body, limits).await?));
     within(timeout, to_its_end(&shared.supervisor, next.run(request))).await
+}
+
+/// The time of a request after its body has arrived.
+pub(crate) fn time_for(path: &str, settings: &ApiSettings) -> Duration {
+    let ends_with = |last: &str| path.ends_with(last);
+    if ends_with(passive::MESSAGES_END) {
+        return passive::WAIT_MAX + settings.timeout;
+    }
+    if ends_with("/test") {
+        return settings.delivery.timeout_max + settings.timeout;
+    }
+    // The work of a bulk write grows with its body, so it gets the time of a body. The others look at every document of
+    // the resource.
+    if path == bulk::PATH || ends_with("/resync") || ends_with("/lag") {
+        return settings.body_timeout;
+    }
+    settings.timeout
 }
 
 /// Runs a write in a task of its own: when the client goes away or the time is up, only the waiting ends. A write that

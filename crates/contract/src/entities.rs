@@ -61,7 +61,7 @@ async fn a_page_of_streams_continues_where_the_last_one_ended(store: Store) {
 
 async fn a_duplicate_stream_conflicts(store: Store) {
     let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
-    let error = store.streams.insert(&stream, None).await.unwrap_err();
+    let error = store.streams.insert(&stream, None, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
@@ -124,9 +124,9 @@ fn once(key: &str, fingerprint: u8) -> Option<Idempotency> {
 
 async fn a_repeated_key_makes_nothing_twice(store: Store) {
     let first = make::stream("http://api.test/users/{id}");
-    assert_eq!(store.streams.insert(&first, once("k", 1)).await.unwrap(), Inserted::New);
+    assert_eq!(store.streams.insert(&first, once("k", 1), None).await.unwrap(), Some(Inserted::New));
     let again = make::stream("http://api.test/users/{id}");
-    assert_eq!(store.streams.insert(&again, once("k", 1)).await.unwrap(), Inserted::Before(first.id));
+    assert_eq!(store.streams.insert(&again, once("k", 1), None).await.unwrap(), Some(Inserted::Before(first.id)));
     assert_eq!(store.streams.made_by(&once("k", 1).unwrap()).await.unwrap(), Some(first.id));
     assert_eq!(store.streams.made_by(&once("other", 1).unwrap()).await.unwrap(), None);
     assert_eq!(all_streams(&store).await, [first.id]);
@@ -140,9 +140,9 @@ async fn a_repeated_key_makes_nothing_twice(store: Store) {
 
 async fn a_key_is_not_for_two_requests(store: Store) {
     let stream = make::stream("http://api.test/users/{id}");
-    store.streams.insert(&stream, once("k", 1)).await.unwrap();
+    store.streams.insert(&stream, once("k", 1), None).await.unwrap();
     let other = make::stream("http://api.test/orders/{id}");
-    assert_eq!(store.streams.insert(&other, once("k", 2)).await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(store.streams.insert(&other, once("k", 2), None).await.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(store.streams.made_by(&once("k", 2).unwrap()).await.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(all_streams(&store).await, [stream.id]);
 }

@@ -99,7 +99,7 @@ pub fn outlet(stream: &Stream, since: Sequence) -> Outlet {
 /// A stream that is in the store.
 pub async fn stored_stream(store: &Store, endpoint: &str) -> Stream {
     let stream = stream(endpoint);
-    assert_eq!(store.streams.insert(&stream, None).await.unwrap(), Inserted::New);
+    assert_eq!(store.streams.insert(&stream, None, None).await.unwrap(), Some(Inserted::New));
     stream
 }
 

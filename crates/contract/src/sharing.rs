@@ -6,7 +6,7 @@ use flare_core::{
     ErrorKind, Sequence,
     document::{Progress, Retry, Written},
     outlet::Revisions,
-    port::{FeedQuery, Store},
+    port::{FeedQuery, Inserted, Store},
     revision::Revision,
 };
 use futures_util::future::join_all;
@@ -29,8 +29,10 @@ pub(crate) async fn check<F: Future<Output = Store>>(open: impl Fn(usize) -> F) 
     an_owner_that_was_replaced_takes_nothing_from_the_new_one(open(3).await, open(3).await).await;
     println!("  a_stream_deleted_by_another_takes_no_documents");
     a_stream_deleted_by_another_takes_no_documents(open(4).await, open(4).await).await;
+    println!("  of_two_who_decide_on_the_same_entities_one_is_told_to_look_again");
+    of_two_who_decide_on_the_same_entities_one_is_told_to_look_again(open(5).await, open(5).await).await;
     println!("  nodes_open_fresh_data_at_once");
-    let nodes = join_all((0..3).map(|_| open(5))).await;
+    let nodes = join_all((0..3).map(|_| open(6))).await;
     close(&nodes.iter().collect::<Vec<_>>()).await;
 }
 
@@ -129,6 +131,33 @@ async fn a_node_sees_the_entities_of_others(one: Store, two: Store) {
     two.outlets.delete(outlet.id).await.unwrap();
     two.streams.delete(stream.id).await.unwrap();
     assert!(one.streams.page(None, 10).await.unwrap().is_empty());
+    close(&[&one, &two]).await;
+}
+
+/// Whoever has compared a new stream with all others learns that there are others by now.
+async fn of_two_who_decide_on_the_same_entities_one_is_told_to_look_again(one: Store, two: Store) {
+    let seen = one.engine.entities_revision().await.unwrap();
+    let (first, second) = (make::stream("http://api.test/users/{id}"), make::stream("http://api.test/{kind}/1"));
+    assert_eq!(one.streams.insert(&first, None, Some(seen)).await.unwrap(), Some(Inserted::New));
+    assert_eq!(two.streams.insert(&second, None, Some(seen)).await.unwrap(), None);
+    assert_eq!(two.streams.page(None, 10).await.unwrap().len(), 1);
+    let seen = two.engine.entities_revision().await.unwrap();
+    assert_eq!(two.streams.insert(&second, None, Some(seen)).await.unwrap(), Some(Inserted::New));
+    let outlet = make::stored_outlet(&one, &first).await;
+    let seen = two.engine.entities_revision().await.unwrap();
+    one.outlets.delete(outlet.id).await.unwrap();
+    let third = make::stream("http://api.test/a/b/c");
+    assert_eq!(two.streams.insert(&third, None, Some(seen)).await.unwrap(), None);
+
+    let seen = one.engine.entities_revision().await.unwrap();
+    let all = (0..8).map(|number| {
+        let node = if number % 2 == 0 { &one } else { &two };
+        async move {
+            let stream = make::stream(&format!("http://api.test/race/{number}"));
+            node.streams.insert(&stream, None, Some(seen)).await.unwrap()
+        }
+    });
+    assert_eq!(join_all(all).await.into_iter().flatten().collect::<Vec<_>>(), [Inserted::New]);
     close(&[&one, &two]).await;
 }
 

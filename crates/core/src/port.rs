@@ -44,7 +44,7 @@ pub trait Engine: Send + Sync {
     /// Why writes fail at present, if they do.
     fn trouble(&self) -> Option<String>;
 
-    /// A number that rises with every write to streams, outlets and tokens, by whichever node.
+    /// A number that rises with every write to streams, outlets and tokens, by whichever node: by at least one for each.
     async fn entities_revision(&self) -> Result<u64>;
 
     /// Puts on disk what was recorded lazily before.
@@ -132,7 +132,16 @@ pub enum Inserted<Id> {
 pub trait Streams: Send + Sync {
     /// Adds the stream; `Conflict` if the id is taken. With an idempotency key the insert happens at most once;
     /// `Invalid` if the key was used before for another request.
-    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>>;
+    ///
+    /// With `seen`, only if the [`Engine::entities_revision`] is still that one, decided in the same step as the insert:
+    /// whoever has compared the stream with all others must know that no other came in between. None if it is not, and
+    /// nothing was made before by the same request.
+    async fn insert(
+        &self,
+        stream: &Stream,
+        once: Option<Idempotency>,
+        seen: Option<u64>,
+    ) -> Result<Option<Inserted<StreamId>>>;
 
     /// The stream that a request with this key made before; `Invalid` if the key was used for another request.
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>>;

@@ -56,8 +56,6 @@ pub trait Queue: Send + Sync {
 pub struct QueueLimits {
     /// The longest message.
     pub message_bytes_max: usize,
-    /// A queue costs little and shows people something: outlets have one each unless the configuration says otherwise.
-    pub favours_many: bool,
     /// Messages that may be pulled and not acknowledged, of one queue.
     pub taken_max: usize,
 }

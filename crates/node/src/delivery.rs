@@ -33,7 +33,6 @@ use flare_core::{
     document::{Standing, Version},
     outlet::Outlet,
     port::{Documents, Engine, Store},
-    queue::Queue,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -41,13 +40,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fast_map::FastSet,
-    node::DeliveryCounts,
+    node::{DeliveryCounts, QueueStatus},
     registry::Registry,
     settings::Settings,
     spread::Bucket,
     supervisor::{Failure, Supervisor},
     tail::Tail,
-    tasks::QueuePer,
+    tasks::{QueuePer, Tasks},
 };
 use attempt_log::AttemptLog;
 use client::Client;
@@ -71,6 +70,8 @@ pub(crate) struct Shared {
     requests: Arc<Semaphore>,
     slow_requests: Arc<Semaphore>,
     counters: Counters,
+    /// Outlets get their changes through this, or read the feed.
+    tasks: Option<Arc<Tasks>>,
     /// Outlets whose queue is not set up yet.
     preparing: Mutex<FastSet<OutletId>>,
     to_disable: mpsc::UnboundedSender<Disable>,
@@ -110,7 +111,14 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub fn start(store: &Store, registry: Arc<Registry>, settings: &Settings, supervisor: &Supervisor) -> Result<Self> {
+    /// With `tasks` outlets get their changes through a queue.
+    pub fn start(
+        store: &Store,
+        tasks: Option<Arc<Tasks>>,
+        registry: Arc<Registry>,
+        settings: &Settings,
+        supervisor: &Supervisor,
+    ) -> Result<Self> {
         let tail = Arc::new(Tail::new(store.documents.head(), settings.tail_bytes_max));
         let mailboxes: Vec<_> = (0..settings.slots.max(1)).map(|_| Arc::new(Mailbox::default())).collect();
         let bucket = Arc::new(Bucket::new(mailboxes.clone(), tail.clone()));
@@ -130,10 +138,13 @@ impl Delivery {
             requests: Arc::new(Semaphore::new(settings.requests_max)),
             slow_requests: Arc::new(Semaphore::new(settings.slow_requests_max)),
             counters: Counters::default(),
+            tasks,
             preparing: Mutex::default(),
             to_disable,
         });
         store.documents.listen(bucket.clone());
+        // Other nodes may have written between the first look at the head and now: only the feed knows of that.
+        shared.tail.reset(store.documents.head());
 
         let (slots_stop, slots_ended) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
         for (number, mailbox) in (0..).zip(mailboxes) {
@@ -173,7 +184,7 @@ impl Delivery {
     pub fn add(&self, outlet: Arc<Outlet>, standing: Standing) {
         let Some(stream) = self.registry.stream(outlet.stream) else { return };
         self.bucket.add(outlet.stream, outlet.id);
-        if self.shared.settings.tasks.as_ref().is_some_and(|tasks| tasks.queues == QueuePer::Outlet) {
+        if self.shared.tasks.as_ref().is_some_and(|tasks| tasks.queues == QueuePer::Outlet) {
             self.shared.preparing.lock().insert(outlet.id);
         }
         self.bucket.mailbox(outlet.id).send(Command::Add { outlet, stream, standing });
@@ -229,9 +240,19 @@ impl Delivery {
         self.shared.preparing.lock().contains(&id)
     }
 
-    /// The queue that hints go through, and why it does not work at present, if it does not.
-    pub fn queue(&self) -> Option<&dyn Queue> {
-        self.shared.settings.tasks.as_ref().map(|tasks| &*tasks.queue)
+    /// How the queue is that hints go through, if there is one.
+    pub fn queue_status(&self) -> Option<QueueStatus> {
+        let queue = &self.shared.tasks.as_ref()?.queue;
+        Some(QueueStatus { engine: queue.name(), trouble: queue.trouble() })
+    }
+
+    /// Lets go of the queue: what was taken from it comes to whoever works next.
+    pub async fn leave_queue(&self) {
+        if let Some(tasks) = &self.shared.tasks
+            && let Err(error) = tasks.queue.close().await
+        {
+            tracing::debug!(reason = error.chain(), "the queue did not close cleanly");
+        }
     }
 
     /// The last change for which the filter of the outlet had no answer.

@@ -24,7 +24,7 @@ pub enum DocumentNews {
 }
 
 impl DocumentNews {
-    fn url(&self) -> &DocumentUrl {
+    pub fn url(&self) -> &DocumentUrl {
         match self {
             Self::Put { url, .. } | Self::Delete { url, .. } => url,
         }

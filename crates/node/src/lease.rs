@@ -8,16 +8,18 @@
 
 mod process;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flare_core::{
     Error, ErrorKind, Result,
     port::{AgreedRow, Agreement, Coordination},
 };
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::clock;
 use process::ProcessId;
 
 /// The row.
@@ -36,23 +38,85 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// What this node says about itself.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Where it can be reached, for people.
+    /// Drawn anew by each process.
+    pub node: Uuid,
+    /// The URL under which other nodes reach it.
     pub address: String,
+    /// What other nodes show when they send a request on.
+    pub secret: Password,
     /// How long it owns the data without being heard of.
     pub time: Duration,
 }
 
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Password(String);
+
+impl Password {
+    /// One that nobody can guess.
+    pub fn generate() -> Result<Self> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::internal("the system gave no random bytes for a secret").because(error))?;
+        Ok(Self(random.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the text is this one; how long that takes does not tell how much of it is right.
+    pub fn is(&self, text: &[u8]) -> bool {
+        !self.0.is_empty() && aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), text).is_ok()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+/// The node that works, as it says itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    pub node: Uuid,
+    pub address: String,
+    pub secret: Password,
+    pub epoch: u64,
+    /// Its last beat, by its own clock.
+    pub heard_at: Timestamp,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Row {
-    /// Drawn anew by each process.
     node: Uuid,
     address: String,
+    #[serde(default)]
+    secret: Password,
     epoch: u64,
     beat: u64,
+    /// How long it may be silent, as it was told.
+    #[serde(default)]
+    time_ms: u64,
+    /// When it beat, for people: nobody reckons with it.
+    #[serde(default)]
+    at_ms: i64,
     /// The owner has left.
     free: bool,
     /// The process of the owner, where it is known.
     process: Option<ProcessId>,
+}
+
+/// What one who does not work sees of the one who does.
+#[derive(Clone, Debug)]
+pub enum Sight {
+    /// Nobody has ever worked.
+    Nobody,
+    Works(Owner),
+    /// It has left, has ended, or was not heard of for too long.
+    Gone(Owner),
 }
 
 /// The right to work, as long as it is kept.
@@ -65,40 +129,82 @@ pub struct Lease {
     deadline: Duration,
 }
 
+/// Looks at the row, and remembers since when it is as it is.
+struct Watch {
+    coordination: Arc<dyn Coordination>,
+    time: Duration,
+    seen: Option<(Row, Duration)>,
+}
+
+impl Watch {
+    fn new(coordination: Arc<dyn Coordination>, time: Duration) -> Self {
+        Self { coordination, time, seen: None }
+    }
+
+    /// What is there, and the version of the row.
+    async fn look(&mut self) -> Result<(Sight, Option<u64>)> {
+        let Some((row, version)) = read(&*self.coordination).await? else { return Ok((Sight::Nobody, None)) };
+        let now_at = now();
+        if self.seen.as_ref().is_none_or(|(before, _)| *before != row) {
+            self.seen = Some((row.clone(), now_at));
+        }
+        let first_seen = self.seen.as_ref().map_or(now_at, |(_, at)| *at);
+        // One who was told another time than this node is not followed too early.
+        let time = self.time.max(Duration::from_millis(row.time_ms));
+        let is_gone = row.is_over() || now_at - first_seen >= patience(time);
+        let owner = row.owner();
+        Ok((if is_gone { Sight::Gone(owner) } else { Sight::Works(owner) }, Some(version)))
+    }
+
+    async fn pause(&self) {
+        tokio::time::sleep((self.time / LOOK_PARTS).min(LOOK_MAX)).await;
+    }
+}
+
+/// Tells `sees` of the one who works, again and again, for one who never does. While the store cannot be asked, what was
+/// seen last is told no more.
+pub async fn watch(coordination: Arc<dyn Coordination>, time: Duration, mut sees: impl FnMut(Sight)) {
+    let mut watch = Watch::new(coordination, time);
+    loop {
+        if let Ok((sight, _)) = watch.look().await {
+            sees(sight);
+        }
+        watch.pause().await;
+    }
+}
+
 impl Lease {
-    /// Waits until nobody else works on the data. `waits` is told once of each owner that it waits for.
+    /// Waits until nobody else works on the data. `sees` is told of the one who does, again and again.
     pub async fn acquire(
         coordination: Arc<dyn Coordination>,
-        claim: Claim,
-        mut waits: impl FnMut(&str),
+        claim: &Claim,
+        mut sees: impl FnMut(Sight),
     ) -> Result<Self> {
-        let node = Uuid::now_v7();
-        let mut seen: Option<(Row, Duration)> = None;
+        let mut watch = Watch::new(coordination.clone(), claim.time);
         loop {
-            let found = read(&*coordination).await?;
-            let now_at = now();
-            let (epoch, version) = match &found {
-                None => (1, None),
-                Some((row, version)) if row.is_over() || row.node == node => (row.epoch + 1, Some(*version)),
-                Some((row, version)) => {
-                    let is_same = seen.as_ref().is_some_and(|(before, _)| before == row);
-                    if !is_same {
-                        if seen.as_ref().is_none_or(|(before, _)| before.node != row.node) {
-                            waits(&row.address);
-                        }
-                        seen = Some((row.clone(), now_at));
-                    }
-                    let first_seen = seen.as_ref().map_or(now_at, |(_, at)| *at);
-                    if now_at - first_seen < patience(claim.time) {
-                        tokio::time::sleep((claim.time / LOOK_PARTS).min(LOOK_MAX)).await;
-                        continue;
-                    }
-                    (row.epoch + 1, Some(*version))
+            let (sight, version) = watch.look().await?;
+            let epoch = match &sight {
+                Sight::Nobody => 1,
+                Sight::Works(owner) if owner.node != claim.node => {
+                    sees(sight);
+                    watch.pause().await;
+                    continue;
                 }
+                Sight::Works(owner) | Sight::Gone(owner) => owner.epoch + 1,
             };
-            let address = claim.address.clone();
-            let row = Row { node, address, epoch, beat: 0, free: false, process: ProcessId::own() };
+            sees(sight);
             let asked_at = now();
+            let row = Row {
+                node: claim.node,
+                address: claim.address.clone(),
+                secret: claim.secret.clone(),
+                epoch,
+                beat: 0,
+                time_ms: u64::try_from(claim.time.as_millis()).unwrap_or(u64::MAX),
+                at_ms: clock::now().as_millisecond(),
+                free: false,
+                process: ProcessId::own(),
+            };
             // What is refused or unknown is found out by reading again; one's own row is taken once more.
             if let Agreement::Applied(version) = coordination.compare_and_set(KEY, version, row.bytes()?).await? {
                 let deadline = asked_at + working_time(claim.time);
@@ -110,6 +216,10 @@ impl Lease {
     /// The number of this ownership: newer ones have larger ones.
     pub fn epoch(&self) -> u64 {
         self.row.epoch
+    }
+
+    pub fn owner(&self) -> Owner {
+        self.row.owner()
     }
 
     /// Keeps the lease for as long as it can; returns when this node must not work any more.
@@ -128,7 +238,7 @@ impl Lease {
             if asked_at >= self.deadline {
                 return Err(Error::unavailable("the store could not be told in time that this node still works"));
             }
-            let beat = Row { beat: self.row.beat + 1, ..self.row.clone() };
+            let beat = Row { beat: self.row.beat + 1, at_ms: clock::now().as_millisecond(), ..self.row.clone() };
             let left = self.deadline - asked_at;
             let call = self.coordination.compare_and_set(KEY, Some(self.version), beat.bytes()?);
             match tokio::time::timeout(left, call).await {
@@ -143,7 +253,8 @@ impl Lease {
                 Ok(Err(error)) => return Err(error),
             }
             tokio::time::sleep(Duration::from_millis(100).min(self.deadline.saturating_sub(now()))).await;
-            if let Ok(found @ Some(_)) = read(&*self.coordination).await {
+            let left = self.deadline.saturating_sub(now());
+            if let Ok(Ok(found @ Some(_))) = tokio::time::timeout(left, read(&*self.coordination)).await {
                 self.adopt(found)?;
             }
         }
@@ -163,12 +274,22 @@ impl Lease {
 
     /// Lets the next one work at once. This node must have stopped before.
     pub async fn release(&mut self) -> Result<()> {
-        let row = Row { free: true, ..self.row.clone() };
+        let row = Row { free: true, at_ms: clock::now().as_millisecond(), ..self.row.clone() };
         self.coordination.compare_and_set(KEY, Some(self.version), row.bytes()?).await.map(drop)
     }
 }
 
 impl Row {
+    fn owner(&self) -> Owner {
+        Owner {
+            node: self.node,
+            address: self.address.clone(),
+            secret: self.secret.clone(),
+            epoch: self.epoch,
+            heard_at: Timestamp::from_millisecond(self.at_ms).unwrap_or_default(),
+        }
+    }
+
     /// Nobody works any more, for certain.
     fn is_over(&self) -> bool {
         self.free || self.process.as_ref().is_some_and(ProcessId::has_ended)

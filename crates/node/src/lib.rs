@@ -23,9 +23,10 @@ pub use delivery::Tested;
 pub use delivery::slot::pull::{Message, ReceiptError, Settle};
 pub use intake::{DocumentNews, IntakeError};
 pub use node::{
-    Created, DEMAND_MAX, Lag, NewOutlet, NewStream, Node, Page, QueueStatus, ReplayFrom, Resync, Rotation, Status,
+    Created, DEMAND_MAX, Duty, Lag, NewOutlet, NewStream, Node, Page, QueueStatus, ReplayFrom, Resync, Rotation,
+    Status, Work,
 };
-pub use settings::Settings;
+pub use settings::{Membership, Roles, Settings};
 pub use supervisor::Supervisor;
-pub use tasks::{QueuePer, Tasks};
+pub use tasks::{OpenQueue, QueuePer, TaskSettings};
 pub use tokens::{NewToken, Tokens};

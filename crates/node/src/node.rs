@@ -1,20 +1,30 @@
 //! The node as its API sees it.
 
+mod follow;
 mod lag;
 mod life;
 mod passive;
 mod replay;
 mod secret;
+mod turn;
+mod worker;
 
+pub(crate) use follow::Difference;
 pub use lag::{Lag, Resync};
 pub use passive::DEMAND_MAX;
 pub use replay::ReplayFrom;
-use replay::Replays;
+pub use turn::{Duty, Work};
 
-use std::sync::Arc;
+use follow::{Known, LOAD_PAGE};
+use worker::Worker;
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use flare_core::{
-    Error, OutletId, Result, Sequence, StreamId,
+    Error, OutletId, Result, Sequence, StreamId, TokenId,
     change::ChangeRule,
     document::{Change, Standing, Written},
     filter::Filter,
@@ -25,42 +35,49 @@ use flare_core::{
     pattern_index::Overlap,
     port::{DocumentPage, DocumentQuery, Idempotency, Inserted, Store},
     stream::Stream,
+    token::{Token, TokenText},
     trace::Trace,
     url::DocumentUrl,
 };
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    delivery::{Delivery, FilterProblem},
+    delivery::FilterProblem,
     intake::{DocumentNews, Intake, IntakeError},
     registry::Registry,
-    settings::Settings,
+    settings::{Membership, Settings},
     supervisor::{Failure, Supervisor},
-    sweeper::Sweeper,
-    tokens::Tokens,
+    tokens::{NewToken, Tokens},
 };
 
 pub use secret::Rotation;
 
-/// Rows read at once while a node starts.
-const LOAD_PAGE: usize = 1000;
+/// How often a stream is compared with all others because other nodes have written meanwhile.
+const CLAIMS_MAX: usize = 20;
 
-/// A running node: alone, it owns all slots.
+/// A running node. What it knows and answers is always there; the worker only while it is this node's turn: alone, always.
 pub struct Node {
     store: Store,
     registry: Arc<Registry>,
     intake: Intake,
-    delivery: Delivery,
-    replays: Replays,
+    worker: RwLock<Option<Arc<Worker>>>,
+    duty: RwLock<Duty>,
     settings: Settings,
     supervisor: Supervisor,
     stop: CancellationToken,
+    /// The turn under way has ended.
+    turns_ended: CancellationToken,
     tokens: Tokens,
-    /// Changes to streams and outlets happen one after another, so that memory and store agree.
-    administration: Mutex<()>,
+    /// Changes to streams, outlets and tokens happen one after another, so that memory and store agree.
+    administration: Mutex<Known>,
+    /// As in [`Known`].
+    revision: AtomicU64,
+    /// How often it was looked what other nodes have written.
+    looks: AtomicU64,
     started_at: Timestamp,
 }
 
@@ -117,6 +134,7 @@ pub struct Status {
     pub outlets: usize,
     pub sequence: Sequence,
     pub deliveries: DeliveryCounts,
+    pub duty: Duty,
 }
 
 /// How a queue is.
@@ -139,54 +157,69 @@ pub struct DeliveryCounts {
 }
 
 impl Node {
-    /// Reads streams and outlets from the store, and goes on with what is due.
+    /// Reads streams, outlets and tokens from the store. Alone, goes on with what is due before it returns; otherwise when
+    /// it is the turn of this node.
     pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
-        load_streams(&store, &registry).await?;
-        let delivery = Delivery::start(&store, registry.clone(), settings, supervisor)?;
-        load_outlets(&store, &registry, &delivery).await?;
-        let tokens = Tokens::load(store.tokens.clone()).await?;
-        let sweeper = Sweeper {
-            store: store.clone(),
-            retention: settings.retention,
-            attempts_retention: settings.attempts_retention,
-            dead_letters_retention: settings.dead_letters_retention,
-            interval: settings.sweep_interval,
-        };
-        let stop = CancellationToken::new();
-        supervisor.spawn("sweeper", Failure::StopsNode, sweeper.run(stop.clone()));
         let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
+        let work = if settings.membership.roles.worker { Work::Waits } else { Work::StandsBy };
+        let stop = CancellationToken::new();
         let node = Arc::new(Self {
+            tokens: Tokens::new(store.tokens.clone()),
             store,
             registry,
             intake,
-            delivery,
-            replays: Replays::default(),
+            worker: RwLock::default(),
+            duty: RwLock::new(Duty::new(work)),
             settings: settings.clone(),
             supervisor: supervisor.clone(),
             stop: stop.clone(),
-            tokens,
-            administration: Mutex::new(()),
+            turns_ended: CancellationToken::new(),
+            administration: Mutex::default(),
+            revision: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             started_at: clock::now(),
         });
-        supervisor.spawn("outlet-keeper", Failure::StopsNode, node.clone().keep_outlets(stop.clone()));
-        supervisor.spawn("resync", Failure::StopsNode, node.clone().resync_all(stop));
-        node.resume_replays().await?;
+        node.load().await?;
+        if !node.is_shared() {
+            node.start_work(supervisor.part()).await?;
+            node.duty.write().work = Work::Works;
+            return Ok(node);
+        }
+        supervisor.spawn("entity-follower", Failure::StopsNode, node.clone().follow(stop.clone()));
+        let turns = node.clone();
+        supervisor.spawn("turns", Failure::StopsNode, async move {
+            let ended = turns.turns_ended.clone();
+            match work {
+                Work::StandsBy => turns.stand_by(stop).await,
+                Work::Works | Work::Waits => turns.take_turns(stop).await,
+            }
+            ended.cancel();
+        });
         Ok(node)
     }
 
     /// Finishes what is in flight and records it. Intake must have stopped.
     pub async fn finish(&self) {
         self.stop.cancel();
-        self.delivery.stop().await;
+        if !self.is_shared() {
+            return self.finish_work().await;
+        }
+        // The delivery has its grace, and so has the recorder; the store is then told that this node has stopped.
+        let patience = 2 * self.settings.grace + Duration::from_secs(10);
+        if tokio::time::timeout(patience, self.turns_ended.cancelled()).await.is_err() {
+            tracing::warn!("the work did not end within the grace period; some deliveries will be repeated");
+        }
     }
 
-    /// Closes the queue and the store. The node must have finished.
+    /// Closes the store. The node must have finished.
     pub async fn close(&self) -> Result<()> {
-        if let Some(queue) = self.delivery.queue() {
-            queue.close().await?;
-        }
         self.store.engine.close().await
+    }
+
+    /// What this process is among those that share the data.
+    pub fn membership(&self) -> &Membership {
+        &self.settings.membership
     }
 
     pub fn tokens(&self) -> &Tokens {
@@ -199,45 +232,65 @@ impl Node {
             started_at: self.started_at,
             engine: self.store.engine.name(),
             trouble: self.store.engine.trouble(),
-            queue: self.delivery.queue().map(|queue| QueueStatus { engine: queue.name(), trouble: queue.trouble() }),
+            queue: self.worker_now().and_then(|worker| worker.delivery.queue_status()),
             streams,
             outlets,
             sequence: self.store.documents.head(),
-            deliveries: self.delivery.counts(),
+            deliveries: self.worker_now().map(|worker| worker.delivery.counts()).unwrap_or_default(),
+            duty: self.duty(),
         }
+    }
+
+    /// Makes a token, and shows its text this once. `Conflict` if there are too many.
+    pub async fn create_token(&self, new: NewToken) -> Result<(Arc<Token>, TokenText)> {
+        let mut known = self.administrate().await?;
+        let made = self.tokens.create(new).await?;
+        self.wrote(&mut known);
+        Ok(made)
+    }
+
+    /// From here on the token opens nothing on this node, and in a moment on no other. `NotFound` if it is not there.
+    pub async fn revoke_token(&self, id: TokenId) -> Result<()> {
+        let mut known = self.administrate().await?;
+        self.tokens.revoke(id).await?;
+        self.wrote(&mut known);
+        Ok(())
     }
 
     /// `Conflict` if another stream could match the same URL.
     pub async fn create_stream(&self, new: NewStream, once: Option<Idempotency>) -> Result<Created<Arc<Stream>>> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         let stream = Arc::new(Stream {
             id: StreamId::generate(),
             endpoint: new.endpoint,
             change: new.change,
             created_at: clock::now(),
         });
-        // Memory first: it knows whether the endpoint is free. A repeated request finds it taken by what it made.
-        let claimed = self.registry.insert_stream(stream.clone());
-        let inserted = match &claimed {
-            Ok(()) => self.store.streams.insert(&stream, once).await,
-            Err(overlap) => self.find_repeated_stream(&stream, overlap, once).await,
-        };
-        match inserted {
-            Ok(Inserted::New) => Ok(Created::New(stream)),
-            Ok(Inserted::Before(id)) => {
-                if claimed.is_ok() {
-                    self.registry.remove_stream(stream.id);
-                }
-                let before = self.registry.stream(id);
-                before.map(Created::Before).ok_or_else(|| gone("resource", &id.to_string()))
+        for _ in 0..CLAIMS_MAX {
+            // Memory first: it knows whether the endpoint is free. A repeated request finds it taken by what it made.
+            let claimed = self.registry.insert_stream(stream.clone());
+            let seen = self.is_shared().then_some(known.revision());
+            let inserted = match &claimed {
+                Ok(()) => self.store.streams.insert(&stream, once.clone(), seen).await,
+                Err(overlap) => self.find_repeated_stream(&stream, overlap, once.clone()).await.map(Some),
+            };
+            if claimed.is_ok() && !matches!(inserted, Ok(Some(Inserted::New))) {
+                self.registry.remove_stream(stream.id);
             }
-            Err(error) => {
-                if claimed.is_ok() {
-                    self.registry.remove_stream(stream.id);
+            match inserted? {
+                Some(Inserted::New) => {
+                    self.wrote(&mut known);
+                    return Ok(Created::New(stream));
                 }
-                Err(error)
+                Some(Inserted::Before(id)) => {
+                    let before = self.registry.stream(id);
+                    return before.map(Created::Before).ok_or_else(|| gone("resource", &id.to_string()));
+                }
+                // Another node has written since: what it made may match the same URLs.
+                None => self.catch_up(&mut known).await?,
             }
         }
+        Err(Error::unavailable("other nodes change resources and subscriptions all the time; try again"))
     }
 
     /// The endpoint is taken: right only if the same request took it before.
@@ -264,10 +317,13 @@ impl Node {
 
     /// `NotFound` if it is not there, `Conflict` while it has outlets.
     pub async fn delete_stream(&self, id: StreamId) -> Result<()> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         self.store.streams.delete(id).await?;
+        self.wrote(&mut known);
         self.registry.remove_stream(id);
-        self.delivery.forget_stream(id);
+        if let Some(worker) = self.worker_now() {
+            worker.delivery.forget_stream(id);
+        }
         Ok(())
     }
 
@@ -278,7 +334,7 @@ impl Node {
         new: NewOutlet,
         once: Option<Idempotency>,
     ) -> Result<Created<Arc<Outlet>>> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         let now = clock::now();
         let signing = secret::first(new.secret, new.signature)?;
         let outlet = Arc::new(Outlet {
@@ -301,8 +357,11 @@ impl Node {
         });
         match self.store.outlets.insert(&outlet, once).await? {
             Inserted::New => {
+                self.wrote(&mut known);
                 self.registry.put_outlet(outlet.clone());
-                self.delivery.add(outlet.clone(), standing_of(&outlet));
+                if let Some(worker) = self.worker_now() {
+                    worker.delivery.add(outlet.clone(), standing_of(&outlet));
+                }
                 Ok(Created::New(outlet))
             }
             Inserted::Before(id) => {
@@ -314,7 +373,7 @@ impl Node {
 
     /// Takes effect at the next delivery. `NotFound` if it is not there.
     pub async fn update_outlet(&self, stream: StreamId, id: OutletId, new: NewOutlet) -> Result<Arc<Outlet>> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         let present = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
         let outlet = Arc::new(Outlet {
             name: new.name,
@@ -326,12 +385,20 @@ impl Node {
             filter: new.filter,
             revisions: new.revisions,
             signing: secret::replaced(&present.signing, new.secret, new.signature)?,
-            updated_at: clock::now(),
+            updated_at: clock::after(present.updated_at),
             ..(*present).clone()
         });
+        self.put_outlet(&mut known, outlet).await
+    }
+
+    /// Writes what has become of an outlet, and tells all who should know.
+    async fn put_outlet(&self, known: &mut Known, outlet: Arc<Outlet>) -> Result<Arc<Outlet>> {
         self.store.outlets.update(&outlet).await?;
+        self.wrote(known);
         self.registry.put_outlet(outlet.clone());
-        self.delivery.update(outlet.clone());
+        if let Some(worker) = self.worker_now() {
+            worker.delivery.update(outlet.clone());
+        }
         Ok(outlet)
     }
 
@@ -339,14 +406,15 @@ impl Node {
         self.registry.outlet(stream, id)
     }
 
-    /// Whether the queue of the outlet is still to be set up.
+    /// Whether the queue of the outlet is still to be set up. Only the node that works knows.
     pub fn is_preparing(&self, id: OutletId) -> bool {
-        self.delivery.is_preparing(id)
+        self.worker_now().is_some_and(|worker| worker.delivery.is_preparing(id))
     }
 
-    /// The last change for which the filter of the outlet had no answer, since the node took the outlet up.
+    /// The last change for which the filter of the outlet had no answer, since the node took the outlet up. Only the node
+    /// that works knows.
     pub fn filter_problem(&self, id: OutletId) -> Option<FilterProblem> {
-        self.delivery.filter_problem(id)
+        self.worker_now()?.delivery.filter_problem(id)
     }
 
     /// None if the stream is not there.
@@ -356,14 +424,17 @@ impl Node {
 
     /// `NotFound` if it is not there.
     pub async fn delete_outlet(&self, stream: StreamId, id: OutletId) -> Result<()> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         if self.registry.outlet(stream, id).is_none() {
             return Err(missing(id));
         }
-        self.cancel_replay(id).await?;
         self.store.outlets.delete(id).await?;
+        self.wrote(&mut known);
         self.registry.remove_outlet(stream, id);
-        self.delivery.remove(stream, id);
+        if let Some(worker) = self.worker_now() {
+            worker.replays.drop(id);
+            worker.delivery.remove(stream, id);
+        }
         Ok(())
     }
 
@@ -412,44 +483,6 @@ fn missing(id: OutletId) -> Error {
 /// Where an outlet stands that was told of nothing yet.
 fn standing_of(outlet: &Outlet) -> Standing {
     Standing { outlet: outlet.id, cursor: outlet.start(), retries: Vec::new(), demand: 0, failing_since: None }
-}
-
-async fn load_streams(store: &Store, registry: &Registry) -> Result<()> {
-    let mut after = None;
-    loop {
-        let page = store.streams.page(after, LOAD_PAGE).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = Some(last.id);
-        for stream in page {
-            let stream = Arc::new(stream);
-            if let Err(overlap) = registry.insert_stream(stream.clone()) {
-                return Err(Error::internal(format!("the store holds two resources for the same URLs: {overlap}")));
-            }
-        }
-    }
-}
-
-async fn load_outlets(store: &Store, registry: &Arc<Registry>, delivery: &Delivery) -> Result<()> {
-    let streams = {
-        let registry = registry.clone();
-        move |id| registry.stream(id)
-    };
-    let mut after = None;
-    loop {
-        let page = store.outlets.page(after, LOAD_PAGE, &streams).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        let mut standings = store.deliveries.standings(after, page.len()).await?.into_iter().peekable();
-        after = Some(last.id);
-        for outlet in page {
-            let outlet = Arc::new(outlet);
-            // Cursors of deleted outlets may stand in between until they are purged.
-            while standings.next_if(|standing| standing.outlet < outlet.id).is_some() {}
-            let standing = standings.next_if(|standing| standing.outlet == outlet.id);
-            let standing = standing.unwrap_or_else(|| standing_of(&outlet));
-            registry.put_outlet(outlet.clone());
-            delivery.add(outlet, standing);
-        }
-    }
 }
 
 #[cfg(test)]

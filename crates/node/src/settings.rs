@@ -2,12 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flare_core::egress::Egress;
+use flare_core::{Result, egress::Egress};
+use uuid::Uuid;
 
-use crate::tasks::Tasks;
+use crate::lease::{Claim, Password};
+
+use crate::tasks::TaskSettings;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What this process is among the nodes that share the data.
+    pub membership: Membership,
+    /// How often to look for streams, outlets and tokens that other nodes have written.
+    pub follow_interval: Duration,
     /// Depth of JSON that is read.
     pub json_depth_max: usize,
     /// Work is organised in so many slots of outlets; a node owns slots.
@@ -54,12 +61,14 @@ pub struct Settings {
     /// How often what is past its retention is removed.
     pub sweep_interval: Duration,
     /// The queue through which outlets get their changes; without one they read the feed.
-    pub tasks: Option<Arc<Tasks>>,
+    pub tasks: Option<TaskSettings>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            membership: Membership::default(),
+            follow_interval: Duration::from_millis(200),
             json_depth_max: 64,
             slots: 64,
             requests_max: 1024,
@@ -85,6 +94,62 @@ impl Default for Settings {
             resync_interval: Duration::from_secs(24 * 3600),
             sweep_interval: Duration::from_secs(600),
             tasks: None,
+        }
+    }
+}
+
+/// What a node does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Roles {
+    /// It answers clients.
+    pub api: bool,
+    /// It delivers, when it is its turn.
+    pub worker: bool,
+}
+
+impl Roles {
+    pub const BOTH: Self = Self { api: true, worker: true };
+
+    /// As in the configuration.
+    pub fn names(self) -> Vec<&'static str> {
+        [(self.api, "api"), (self.worker, "worker")].iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect()
+    }
+}
+
+/// One process among those that share the data.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    pub roles: Roles,
+    /// Drawn anew by each process.
+    pub node: Uuid,
+    /// The URL under which other nodes reach it.
+    pub address: String,
+    /// What other nodes show when they send a request on to this one.
+    pub secret: Password,
+    /// How long one who works may be silent.
+    pub lease: Duration,
+}
+
+impl Membership {
+    /// A new process. An error is a system without random bytes.
+    pub fn new(roles: Roles, address: String, lease: Duration) -> Result<Self> {
+        Ok(Self { roles, node: Uuid::now_v7(), address, secret: Password::generate()?, lease })
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { node: self.node, address: self.address.clone(), secret: self.secret.clone(), time: self.lease }
+    }
+}
+
+/// Alone, nobody else reaches it.
+impl Default for Membership {
+    fn default() -> Self {
+        Self {
+            roles: Roles::BOTH,
+            node: Uuid::now_v7(),
+            address: String::new(),
+            secret: Password::default(),
+            lease: Duration::from_secs(10),
         }
     }
 }

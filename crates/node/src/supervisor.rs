@@ -31,17 +31,38 @@ pub struct Supervisor {
     failed: CancellationToken,
     running: Arc<Mutex<BTreeMap<u64, &'static str>>>,
     spawned: Arc<AtomicU64>,
+    /// All tasks of this supervisor and of no other, whatever their end means.
+    own: TaskTracker,
+    abandoned: CancellationToken,
 }
 
 impl Supervisor {
+    /// One for a part of the node, which can be abandoned without the rest.
+    pub(crate) fn part(&self) -> Self {
+        Self { own: TaskTracker::new(), abandoned: self.abandoned.child_token(), ..self.clone() }
+    }
+
+    /// Drops all tasks where they are, and returns when nothing is left of them.
+    pub(crate) async fn abandon(&self) {
+        self.abandoned.cancel();
+        self.own.close();
+        self.own.wait().await;
+    }
+
+    /// Tells that the tasks were, or are about to be, dropped.
+    pub(crate) fn abandoned(&self) -> &CancellationToken {
+        &self.abandoned
+    }
+
     /// Runs `task` until it ends. A stop is the task's own affair: it holds whatever token tells it to.
     #[allow(clippy::disallowed_methods, reason = "this is the one place that spawns")]
     pub fn spawn(&self, name: &'static str, failure: Failure, task: impl Future<Output = ()> + Send + 'static) {
         let id = self.spawned.fetch_add(1, Ordering::Relaxed);
         self.running.lock().insert(id, name);
         let supervisor = self.clone();
-        let watched = async move {
-            let outcome = AssertUnwindSafe(task).catch_unwind().await;
+        let watched = self.own.track_future(async move {
+            let task = supervisor.abandoned.run_until_cancelled(AssertUnwindSafe(task).catch_unwind());
+            let outcome = task.await.unwrap_or(Ok(()));
             supervisor.running.lock().remove(&id);
             if outcome.is_err() {
                 tracing::error!(task = name, "a task panicked");
@@ -49,7 +70,7 @@ impl Supervisor {
                     supervisor.failed.cancel();
                 }
             }
-        };
+        });
         match failure {
             Failure::StopsNode => tokio::spawn(self.tasks.track_future(watched)),
             Failure::IsLogged => tokio::spawn(watched),
@@ -88,6 +109,28 @@ mod tests {
         supervisor.failed().await;
         supervisor.finish(Duration::from_secs(5)).await;
         assert!(supervisor.running.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_abandoned_leaves_nothing_and_the_rest_alone() {
+        let whole = Supervisor::default();
+        let part = whole.part();
+        let held = Arc::new(());
+        for (supervisor, failure) in
+            [(&part, Failure::StopsNode), (&part, Failure::IsLogged), (&whole, Failure::StopsNode)]
+        {
+            let held = held.clone();
+            supervisor.spawn("holder", failure, async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        part.abandon().await;
+        assert_eq!(Arc::strong_count(&held), 2, "that of the whole and that of the test");
+        assert!(!whole.has_failed());
+        part.spawn("late", Failure::StopsNode, async move { drop(held) });
+        part.abandon().await;
+        assert_eq!(whole.running.lock().len(), 1);
     }
 
     #[tokio::test]

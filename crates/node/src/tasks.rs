@@ -1,5 +1,7 @@
 //! The queue through which outlets may get their changes, and the messages in it.
 
+mod late;
+
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
@@ -9,12 +11,16 @@ use flare_core::{
     queue::{Queue, QueueName},
     url::DocumentUrl,
 };
+use futures_util::future::BoxFuture;
+use late::LateQueue;
 use serde::{Deserialize, Serialize};
 
-/// A queue, and how it is used.
+/// How outlets get their changes through a queue.
 #[derive(Clone)]
-pub struct Tasks {
-    pub queue: Arc<dyn Queue>,
+pub struct TaskSettings {
+    /// The name of the engine in the configuration.
+    pub engine: &'static str,
+    pub open: OpenQueue,
     /// What the names of all queues begin with.
     pub prefix: String,
     pub queues: QueuePer,
@@ -22,13 +28,39 @@ pub struct Tasks {
     pub window: usize,
 }
 
-impl fmt::Debug for Tasks {
+/// Connects to the queue: once for each time that a node works.
+pub type OpenQueue = Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Queue>>> + Send + Sync>;
+
+impl fmt::Debug for TaskSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, prefix, queues, window } = self;
-        let mut shown = formatter.debug_struct("Tasks");
-        shown.field("engine", &queue.name()).field("prefix", prefix).field("queues", queues).field("window", window);
+        let Self { engine, open: _, prefix, queues, window } = self;
+        let mut shown = formatter.debug_struct("TaskSettings");
+        shown.field("engine", engine).field("prefix", prefix).field("queues", queues).field("window", window);
         shown.finish()
     }
+}
+
+impl TaskSettings {
+    /// One that cannot be reached now is reached later. Any other mistake is told at once.
+    pub(crate) async fn open(&self) -> Result<Tasks> {
+        let queue = LateQueue::open(self.engine, self.open.clone()).await?;
+        Ok(Tasks { queue: Arc::new(queue), prefix: self.prefix.clone(), queues: self.queues, window: self.window })
+    }
+
+    /// Whether the names of all queues will be right.
+    pub fn check(&self) -> Result<()> {
+        outlet_queue(&self.prefix, OutletId::generate())?;
+        slot_queue(&self.prefix, u16::MAX, u16::MAX)?;
+        Ok(())
+    }
+}
+
+/// A queue, and how it is used.
+pub(crate) struct Tasks {
+    pub queue: Arc<dyn Queue>,
+    prefix: String,
+    pub queues: QueuePer,
+    pub window: usize,
 }
 
 /// Who has a queue of its own.
@@ -39,21 +71,22 @@ pub enum QueuePer {
 }
 
 impl Tasks {
-    pub(crate) fn outlet_queue(&self, outlet: OutletId) -> Result<QueueName> {
-        QueueName::new(format!("{}-{outlet}", self.prefix))
+    pub fn outlet_queue(&self, outlet: OutletId) -> Result<QueueName> {
+        outlet_queue(&self.prefix, outlet)
     }
 
-    /// With another number of slots outlets belong to others: their queues have other names.
-    pub(crate) fn slot_queue(&self, slot: u16, slots: u16) -> Result<QueueName> {
-        QueueName::new(format!("{}-{slot}-of-{slots}", self.prefix))
+    pub fn slot_queue(&self, slot: u16, slots: u16) -> Result<QueueName> {
+        slot_queue(&self.prefix, slot, slots)
     }
+}
 
-    /// Whether the names of all queues will be right.
-    pub fn check(&self) -> Result<()> {
-        self.outlet_queue(OutletId::generate())?;
-        self.slot_queue(u16::MAX, u16::MAX)?;
-        Ok(())
-    }
+fn outlet_queue(prefix: &str, outlet: OutletId) -> Result<QueueName> {
+    QueueName::new(format!("{prefix}-{outlet}"))
+}
+
+/// With another number of slots outlets belong to others: their queues have other names.
+fn slot_queue(prefix: &str, slot: u16, slots: u16) -> Result<QueueName> {
+    QueueName::new(format!("{prefix}-{slot}-of-{slots}"))
 }
 
 /// A message: an outlet may be behind on a document. Readable by people who look into the queue.

@@ -1,5 +1,5 @@
 //! The tokens of the API in memory: what every request with a token is held against. Kept right by the writes, filled
-//! from the store at start.
+//! from the store at start, and again when other nodes have written. Whoever changes them has the right to administrate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,21 +9,15 @@ use flare_core::{
     token::{Scope, Token, TokenText},
 };
 use parking_lot::RwLock;
-use tokio::sync::Mutex;
 
 use crate::{clock, node::Page};
 
 /// Tokens of one server. All of them are in memory.
 const TOKENS_MAX: usize = 100_000;
 
-/// Rows read at once while a node starts.
-const LOAD_PAGE: usize = 1000;
-
 pub struct Tokens {
     store: Arc<dyn port::Tokens>,
     known: RwLock<BTreeMap<TokenId, Arc<Token>>>,
-    /// Changes happen one after another, so that memory and store agree.
-    administration: Mutex<()>,
 }
 
 /// A token to be made.
@@ -38,21 +32,21 @@ pub struct NewToken {
 }
 
 impl Tokens {
-    pub(crate) async fn load(store: Arc<dyn port::Tokens>) -> Result<Self> {
-        let mut known = BTreeMap::new();
-        let mut after = None;
-        loop {
-            let page = store.page(after, LOAD_PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id);
-            known.extend(page.into_iter().map(|token| (token.id, Arc::new(token))));
-        }
-        Ok(Self { store, known: RwLock::new(known), administration: Mutex::new(()) })
+    pub(crate) fn new(store: Arc<dyn port::Tokens>) -> Self {
+        Self { store, known: RwLock::default() }
+    }
+
+    /// Takes these for all that there are.
+    pub(crate) fn replace(&self, tokens: Vec<Arc<Token>>) {
+        *self.known.write() = tokens.into_iter().map(|token| (token.id, token)).collect();
+    }
+
+    pub(crate) fn add(&self, tokens: &[Arc<Token>]) {
+        self.known.write().extend(tokens.iter().map(|token| (token.id, token.clone())));
     }
 
     /// Makes a token, and shows its text this once. `Conflict` if there are too many.
-    pub async fn create(&self, new: NewToken) -> Result<(Arc<Token>, TokenText)> {
-        let _one_at_a_time = self.administration.lock().await;
+    pub(crate) async fn create(&self, new: NewToken) -> Result<(Arc<Token>, TokenText)> {
         if self.known.read().len() >= TOKENS_MAX {
             return Err(Error::conflict(format!("there are {TOKENS_MAX} tokens, the most that a server holds")));
         }
@@ -84,8 +78,7 @@ impl Tokens {
     }
 
     /// From here on the token opens nothing. `NotFound` if it is not there.
-    pub async fn revoke(&self, id: TokenId) -> Result<()> {
-        let _one_at_a_time = self.administration.lock().await;
+    pub(crate) async fn revoke(&self, id: TokenId) -> Result<()> {
         self.store.delete(id).await?;
         self.known.write().remove(&id);
         Ok(())
@@ -121,9 +114,8 @@ mod tests {
 
     use super::*;
 
-    async fn tokens() -> Tokens {
-        let store = flare_memory::open(&flare_keyvalue::Options::default()).unwrap();
-        Tokens::load(store.tokens).await.unwrap()
+    fn tokens() -> Tokens {
+        Tokens::new(flare_memory::open(&flare_keyvalue::Options::default()).unwrap().tokens)
     }
 
     fn new(name: &str) -> NewToken {
@@ -132,7 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_is_known_by_its_whole_text() {
-        let tokens = tokens().await;
+        let tokens = tokens();
         let (token, text) = tokens.create(new("one")).await.unwrap();
         let (other, other_text) = tokens.create(new("two")).await.unwrap();
         let text = text.reveal();
@@ -152,12 +144,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_revoked_token_is_unknown_at_once_and_after_a_restart() {
-        let tokens = tokens().await;
+        let tokens = tokens();
         let (gone, gone_text) = tokens.create(new("one")).await.unwrap();
         let (kept, kept_text) = tokens.create(new("two")).await.unwrap();
         tokens.revoke(gone.id).await.unwrap();
         assert_eq!(tokens.revoke(gone.id).await.unwrap_err().kind(), ErrorKind::NotFound);
-        let again = Tokens::load(tokens.store.clone()).await.unwrap();
+        let again = Tokens::new(tokens.store.clone());
+        again.replace(tokens.store.page(None, 10).await.unwrap().into_iter().map(Arc::new).collect());
         for tokens in [&tokens, &again] {
             assert_eq!(tokens.presented(gone_text.reveal().as_bytes()), None);
             assert_eq!(tokens.presented(kept_text.reveal().as_bytes()), Some(kept.clone()));

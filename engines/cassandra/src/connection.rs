@@ -14,7 +14,7 @@ use std::{
 };
 
 use flare_core::{Error, Result};
-use flare_toolkit::health::Health;
+use flare_toolkit::health::{Health, at_opening};
 use futures_util::{StreamExt, TryStreamExt};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -64,6 +64,11 @@ pub(crate) struct Connection {
     is_closed: AtomicBool,
 }
 
+/// The server does not know this user with this password.
+fn is_login_refused(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(DbError::AuthenticationError))
+}
+
 impl Connection {
     pub async fn open(options: &Options) -> Result<Self> {
         options.check()?;
@@ -97,7 +102,8 @@ impl Connection {
         let session = builder
             .build()
             .await
-            .map_err(|error| Error::unavailable(format!("could not reach Cassandra at {address}")).because(error))?;
+            .map_err(|error| Error::unavailable(format!("could not reach Cassandra at {address}")).because(error))
+            .map_err(|error| at_opening(error, is_login_refused))?;
         let serial = match options.serial_consistency {
             options::SerialConsistency::Serial => Consistency::Serial,
             options::SerialConsistency::LocalSerial => Consistency::LocalSerial,

@@ -21,6 +21,7 @@ pub(crate) enum Operation {
         id: StreamId,
         row: String,
         once: Option<Idempotency>,
+        seen: Option<u64>,
     },
     DeleteStream(StreamId),
     InsertOutlet {
@@ -59,6 +60,8 @@ pub(crate) enum Outcome {
     Done,
     /// The same request made this before.
     Before([u8; 16]),
+    /// Entities have changed since the caller looked.
+    Outdated,
 }
 
 type Decided = (Vec<RowChange>, Outcome);
@@ -83,7 +86,11 @@ impl Operation {
     /// The rows that it changes; none if there is nothing to do.
     pub async fn decide(&self, connection: &Connection, state: &State) -> Result<Decided> {
         let rows = match self {
-            Self::InsertStream { id, row, once } => return insert_stream(connection, *id, row, once.as_ref()).await,
+            Self::InsertStream { id, row, once, seen } => {
+                let decided = insert_stream(connection, *id, row, once.as_ref()).await?;
+                let is_outdated = decided.1 == Outcome::Done && seen.is_some_and(|seen| seen != state.entities);
+                return Ok(if is_outdated { (Vec::new(), Outcome::Outdated) } else { decided });
+            }
             Self::DeleteStream(id) => delete_stream(connection, *id).await?,
             Self::InsertOutlet { id, stream, row, start, once } => {
                 if !state.streams.contains_key(stream) {

@@ -19,10 +19,17 @@ use crate::{
 
 #[async_trait]
 impl Streams for CassandraStore {
-    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+    async fn insert(
+        &self,
+        stream: &Stream,
+        once: Option<Idempotency>,
+        seen: Option<u64>,
+    ) -> Result<Option<Inserted<StreamId>>> {
         let row = text(&rows::encode_stream(stream)?)?;
-        let outcome = self.core.operate(&Operation::InsertStream { id: stream.id, row, once }).await?;
-        Ok(inserted(outcome, StreamId::from_bytes))
+        match self.core.operate(&Operation::InsertStream { id: stream.id, row, once, seen }).await? {
+            Outcome::Outdated => Ok(None),
+            outcome => Ok(Some(inserted(outcome, StreamId::from_bytes))),
+        }
     }
 
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {
@@ -103,7 +110,7 @@ impl CassandraStore {
 
 fn inserted<Id>(outcome: Outcome, id: fn([u8; 16]) -> Id) -> Inserted<Id> {
     match outcome {
-        Outcome::Done => Inserted::New,
+        Outcome::Done | Outcome::Outdated => Inserted::New,
         Outcome::Before(before) => Inserted::Before(id(before)),
     }
 }

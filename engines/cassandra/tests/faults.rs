@@ -137,12 +137,12 @@ async fn an_append_whose_answer_is_lost_counts_once() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         lab.proxy.cut_at(APPEND_ROWS, cut);
-        while let Err(error) = lab.store.streams.insert(&stream, None).await {
+        while let Err(error) = lab.store.streams.insert(&stream, None, None).await {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert!(lab.proxy.has_cut());
-        let again = lab.straight.streams.insert(&stream, None).await.unwrap_err();
+        let again = lab.straight.streams.insert(&stream, None, None).await.unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Conflict);
     }
     assert_eq!(revisions(&lab.history().await), [1, 2, 3, 4]);

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 
 pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const SEQUENCE: &[u8] = b"sequence";
+/// Counts the writes to streams, outlets and tokens.
+pub(crate) const ENTITIES: &[u8] = b"entities";
 pub(crate) const EPOCH: &[u8] = b"epoch";
 pub(crate) const SWEPT: &[u8] = b"swept";
 // The zero keeps each kind apart from the plain names above.

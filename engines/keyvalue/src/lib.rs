@@ -27,10 +27,7 @@ mod writer;
 
 use std::{
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use async_trait::async_trait;
@@ -162,7 +159,7 @@ pub fn open(map: Arc<dyn KeyValue>, options: &Options) -> Result<port::Store> {
     let history = History::open(&*map, options.keeps_history)?;
     let epoch = AtomicU64::new(coordination::read_epoch(&*map)?);
     let writer = Writer::start(map.clone(), options)?;
-    let store = Arc::new(KeyValueStore { writer, history, epoch, entities_revision: AtomicU64::default(), map });
+    let store = Arc::new(KeyValueStore { writer, history, epoch, map });
     Ok(port::Store {
         streams: store.clone(),
         outlets: store.clone(),
@@ -181,19 +178,24 @@ struct KeyValueStore {
     history: Arc<History>,
     /// As whose owner this process records.
     epoch: AtomicU64,
-    /// Writes to entities since the start.
-    entities_revision: AtomicU64,
 }
 
 impl KeyValueStore {
-    /// Writes to streams, outlets or tokens.
+    /// Writes to streams, outlets or tokens, and counts it.
     async fn write_entities<R: Send + 'static>(
         &self,
         write: impl FnOnce(&mut Transaction<'_>) -> Result<R> + Send + 'static,
     ) -> Result<R> {
-        let written = self.writer.transact(Durability::Now, write).await?;
-        self.entities_revision.fetch_add(1, Ordering::Relaxed);
-        Ok(written)
+        let counted = move |transaction: &mut Transaction<'_>| {
+            let written = write(transaction)?;
+            if transaction.has_written() {
+                let count = transaction.count(keys::ENTITIES)? + 1;
+                let value = Bytes::copy_from_slice(&count.to_be_bytes());
+                transaction.put(Table::Meta, Bytes::from_static(keys::ENTITIES), value);
+            }
+            Ok(written)
+        };
+        self.writer.transact(Durability::Now, counted).await
     }
 }
 
@@ -219,7 +221,7 @@ impl port::Engine for KeyValueStore {
     }
 
     async fn entities_revision(&self) -> Result<u64> {
-        Ok(self.entities_revision.load(Ordering::Relaxed))
+        transaction::read_count(self.map.get(Table::Meta, keys::ENTITIES)?.as_ref())
     }
 
     async fn flush(&self) -> Result<()> {

@@ -8,7 +8,12 @@ use flare_core::{
     port::{Idempotency, Inserted, Outlets, StreamLookup},
 };
 
-use crate::{KeyValueStore, Table, housekeeping::PURGE_OUTLET, keys, rows, streams::seen_before};
+use crate::{
+    KeyValueStore, Table,
+    housekeeping::PURGE_OUTLET,
+    keys, rows,
+    streams::{made_before, remember},
+};
 
 #[async_trait]
 impl Outlets for KeyValueStore {
@@ -19,9 +24,10 @@ impl Outlets for KeyValueStore {
             if transaction.get(Table::Meta, &keys::stream(stream))?.is_none() {
                 return Err(Error::not_found(format!("stream {stream} does not exist")));
             }
-            if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
+            if let Some(before) = made_before(transaction, once.as_ref())? {
                 return Ok(Inserted::Before(OutletId::from_bytes(before)));
             }
+            remember(transaction, once.as_ref(), id.as_bytes());
             if transaction.get(Table::Meta, &keys::outlet(id))?.is_some() {
                 return Err(Error::conflict(format!("outlet {id} exists already")));
             }

@@ -14,17 +14,26 @@ use crate::{KeyValueStore, Table, housekeeping::PURGE_STREAM, keys, rows, transa
 
 #[async_trait]
 impl Streams for KeyValueStore {
-    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+    async fn insert(
+        &self,
+        stream: &Stream,
+        once: Option<Idempotency>,
+        seen: Option<u64>,
+    ) -> Result<Option<Inserted<StreamId>>> {
         let (id, row) = (stream.id, rows::encode_stream(stream)?);
         self.write_entities(move |transaction| {
-            if let Some(before) = seen_before(transaction, once, id.as_bytes())? {
-                return Ok(Inserted::Before(StreamId::from_bytes(before)));
+            if let Some(before) = made_before(transaction, once.as_ref())? {
+                return Ok(Some(Inserted::Before(StreamId::from_bytes(before))));
             }
+            if seen.is_some() && seen != Some(transaction.count(keys::ENTITIES)?) {
+                return Ok(None);
+            }
+            remember(transaction, once.as_ref(), id.as_bytes());
             if transaction.get(Table::Meta, &keys::stream(id))?.is_some() {
                 return Err(Error::conflict(format!("stream {id} exists already")));
             }
             transaction.put(Table::Meta, keys::stream(id), row);
-            Ok(Inserted::New)
+            Ok(Some(Inserted::New))
         })
         .await
     }
@@ -86,19 +95,18 @@ impl KeyValueStore {
     }
 }
 
-/// The id that the same request made before, if it did; otherwise remembers that it makes `id` now.
-pub(crate) fn seen_before(
-    transaction: &mut Transaction<'_>,
-    once: Option<Idempotency>,
-    id: &[u8; 16],
-) -> Result<Option<[u8; 16]>> {
+/// The id that the same request made before, if it did.
+pub(crate) fn made_before(transaction: &mut Transaction<'_>, once: Option<&Idempotency>) -> Result<Option<[u8; 16]>> {
     let Some(once) = once else { return Ok(None) };
-    let key = keys::idempotency(&once.key);
-    if let Some(row) = transaction.get(Table::Meta, &key)? {
-        return made_by(&once, &row).map(Some);
+    let row = transaction.get(Table::Meta, &keys::idempotency(&once.key))?;
+    row.map(|row| made_by(once, &row)).transpose()
+}
+
+/// Remembers that the request makes `id` now.
+pub(crate) fn remember(transaction: &mut Transaction<'_>, once: Option<&Idempotency>, id: &[u8; 16]) {
+    if let Some(once) = once {
+        transaction.put(Table::Meta, keys::idempotency(&once.key), rows::encode_idempotency(once, id));
     }
-    transaction.put(Table::Meta, key, rows::encode_idempotency(&once, id));
-    Ok(None)
 }
 
 /// The id in an idempotency row, if it is of the same request.

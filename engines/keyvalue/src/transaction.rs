@@ -142,6 +142,15 @@ impl<'a> Transaction<'a> {
         Ok(value)
     }
 
+    /// A counter in `Meta`; absent is zero.
+    pub(crate) fn count(&mut self, key: &'static [u8]) -> Result<u64> {
+        read_count(self.get(Table::Meta, &Bytes::from_static(key))?.as_ref())
+    }
+
+    pub(crate) fn has_written(&self) -> bool {
+        self.group.rows.len() > self.rows
+    }
+
     pub(crate) fn put(&mut self, table: Table, key: Bytes, value: Bytes) {
         self.set(table, key, Some(value));
     }

@@ -102,7 +102,7 @@ impl Queue for Connection {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits { message_bytes_max: 1 << 20, favours_many: true, taken_max: 10_000 }
+        QueueLimits { message_bytes_max: 1 << 20, taken_max: 10_000 }
     }
 
     fn trouble(&self) -> Option<String> {

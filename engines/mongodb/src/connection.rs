@@ -6,7 +6,7 @@ use std::{
 };
 
 use flare_core::{Error, Result};
-use flare_toolkit::health::Health;
+use flare_toolkit::health::{Health, at_opening};
 use mongodb::{
     Client, Collection, Database,
     bson::{Document, RawArrayBuf, RawDocumentBuf, doc, raw::cstr, rawdoc},
@@ -80,6 +80,13 @@ pub(crate) struct Reply {
     pub duplicates: u64,
 }
 
+/// The server does not know this user with this password.
+fn is_login_refused(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<mongodb::error::Error>()
+        .is_some_and(|error| matches!(*error.kind, mongodb::error::ErrorKind::Authentication { .. }))
+}
+
 impl Connection {
     pub async fn open(options: &Options) -> Result<Self> {
         let settings = client_options(options).await?;
@@ -98,7 +105,8 @@ impl Connection {
             is_closed: AtomicBool::new(false),
             address,
         };
-        let hello = connection.call("ask for its role", connection.database.run_command(doc! { "hello": 1 })).await?;
+        let hello = connection.call("ask for its role", connection.database.run_command(doc! { "hello": 1 })).await;
+        let hello = hello.map_err(|error| at_opening(error, is_login_refused))?;
         if hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|role| role == "isdbgrid") {
             connection.deployment = Deployment::Replicated;
         }

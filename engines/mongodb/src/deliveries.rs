@@ -53,7 +53,7 @@ impl Deliveries for MongoStore {
 
     async fn record(&self, progress: Vec<Progress>) -> Result<()> {
         let weight = progress.len();
-        self.records.run(progress, weight).await
+        self.records.run((self.epoch.load(Ordering::Relaxed), progress), weight).await
     }
 
     async fn version(&self, outlet: OutletId, number: DocumentNumber) -> Result<Option<Version>> {

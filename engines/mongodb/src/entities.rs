@@ -23,9 +23,17 @@ use crate::{
 
 #[async_trait]
 impl Streams for MongoStore {
-    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
-        let write = EntityWrite::InsertStream { id: stream.id, body: encode_stream(stream)?, once };
-        Ok(inserted(&self.lane.write(Job::Entity(write)).await?, StreamId::from_bytes))
+    async fn insert(
+        &self,
+        stream: &Stream,
+        once: Option<Idempotency>,
+        seen: Option<u64>,
+    ) -> Result<Option<Inserted<StreamId>>> {
+        let write = EntityWrite::InsertStream { id: stream.id, body: encode_stream(stream)?, once, seen };
+        match self.lane.write(Job::Entity(write)).await? {
+            Done::Outdated => Ok(None),
+            done => Ok(Some(inserted(&done, StreamId::from_bytes))),
+        }
     }
 
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {

@@ -22,10 +22,7 @@ mod writer;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -35,7 +32,7 @@ use flare_core::{
     document::{Progress, Version},
     port,
 };
-use flare_toolkit::{batch::Batcher, follow::Follower, rows::damaged};
+use flare_toolkit::{batch::Batcher, follow::Follower};
 use mongodb::bson::doc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +42,6 @@ use connection::Connection;
 use documents::Found;
 use log::Log;
 use schema::MongoSchema;
-use table::Table;
 use writer::WriteLane;
 
 /// Where the database is, and how it is spoken to.
@@ -112,7 +108,7 @@ pub async fn open(options: &Options) -> Result<port::Store> {
     let purge = Arc::new(Notify::new());
     follow::start(&follow::Parts {
         connection: connection.clone(),
-        log,
+        log: log.clone(),
         follower: follower.clone(),
         lane: lane.clone(),
         purge: purge.clone(),
@@ -123,8 +119,9 @@ pub async fn open(options: &Options) -> Result<port::Store> {
     let store = Arc::new(MongoStore {
         reads: read_batcher(&connection),
         versions: version_batcher(&connection),
-        records: record_batcher(&connection, &epoch),
+        records: record_batcher(&connection),
         connection,
+        log,
         follower,
         lane,
         purge,
@@ -150,11 +147,12 @@ pub async fn schema(options: &Options) -> Result<Arc<dyn port::Schema>> {
 /// The implementation of all ports.
 pub(crate) struct MongoStore {
     connection: Arc<Connection>,
+    log: Arc<Log>,
     follower: Arc<Follower>,
     lane: Arc<WriteLane>,
     reads: Batcher<DocumentKey, Found>,
     versions: Batcher<(OutletId, DocumentNumber), Option<Version>>,
-    records: Batcher<Vec<Progress>, ()>,
+    records: Batcher<Recorded, ()>,
     /// There is something to purge.
     purge: Arc<Notify>,
     /// As whose owner this node records.
@@ -179,13 +177,21 @@ fn version_batcher(connection: &Arc<Connection>) -> Batcher<(OutletId, DocumentN
     })
 }
 
-fn record_batcher(connection: &Arc<Connection>, epoch: &Arc<AtomicU64>) -> Batcher<Vec<Progress>, ()> {
-    let (connection, epoch) = (connection.clone(), epoch.clone());
-    Batcher::start(deliveries::RECORD_LIMITS, move |calls: Vec<Vec<Progress>>| {
-        let (connection, epoch) = (connection.clone(), epoch.load(Ordering::Relaxed));
+/// What one caller records, as the owner of this epoch.
+type Recorded = (u64, Vec<Progress>);
+
+fn record_batcher(connection: &Arc<Connection>) -> Batcher<Recorded, ()> {
+    let connection = connection.clone();
+    Batcher::start(deliveries::RECORD_LIMITS, move |calls: Vec<Recorded>| {
+        let connection = connection.clone();
         async move {
-            let answers = calls.iter().map(|_| Ok(())).collect();
-            record::record(&connection, epoch, calls.into_iter().flatten()).await?;
+            let mut answers = Vec::with_capacity(calls.len());
+            // What was handed in under another epoch is judged by itself.
+            for calls in calls.chunk_by(|one, next| one.0 == next.0) {
+                let progress = calls.iter().flat_map(|(_, progress)| progress.iter().cloned());
+                let outcome = record::record(&connection, calls[0].0, progress).await;
+                answers.extend(calls.iter().map(|_| outcome.clone()));
+            }
             Ok(answers)
         }
     })
@@ -206,10 +212,7 @@ impl port::Engine for MongoStore {
     }
 
     async fn entities_revision(&self) -> Result<u64> {
-        let find = self.connection.rows(Table::Head).find_one(doc! { "_id": "head" });
-        let find = find.projection(doc! { "entitiesRevision": 1 }).read_concern(self.connection.committed());
-        let row = self.connection.call("read the revision of entities", find).await?;
-        rows::read_int(&row.ok_or_else(|| damaged("head"))?, "entitiesRevision")
+        self.log.entities_revision().await
     }
 
     /// Nothing is lazy here.

@@ -39,6 +39,8 @@ const PARTS_SECONDS_MAX: i64 = 3600;
 pub(crate) struct Position {
     pub version: u64,
     pub sequence: Sequence,
+    /// The revision of streams, outlets and tokens.
+    pub entities: u64,
 }
 
 /// Rows by their table.
@@ -111,7 +113,8 @@ impl Group {
 
     /// Where the store is after this group.
     pub fn position(&self) -> Position {
-        Position { version: self.base.version + 1, sequence: self.sequence }
+        let entities = self.base.entities + u64::from(self.touches_entities);
+        Position { version: self.base.version + 1, sequence: self.sequence, entities }
     }
 }
 
@@ -191,7 +194,9 @@ impl Log {
         let (version, sequence) = (int(position.version), int(position.sequence.0));
         let statement = rawdoc! {
             "q": { "_id": "applied", "version": { "$lt": version } },
-            "u": { "$set": { "version": version, "sequence": sequence } },
+            "u": { "$set": {
+                "version": version, "sequence": sequence, "entitiesRevision": int(position.entities),
+            } },
         };
         self.connection.update(Table::Head, &[statement], Durability::Replicated).await.map(drop)
     }
@@ -201,6 +206,21 @@ impl Log {
         let head = self.read().await?;
         self.finish(&head).await?;
         Ok(head.position)
+    }
+
+    /// The revision of entities. Whoever reads them after this finds at least what it stands for.
+    pub async fn entities_revision(&self) -> Result<u64> {
+        let find = self.connection.rows(Table::Head).find(doc! { "_id": { "$in": ["head", "applied"] } });
+        let find = find.projection(doc! { "entitiesRevision": 1 }).read_concern(self.connection.committed());
+        let read = async { find.await?.try_collect::<Vec<_>>().await };
+        let rows = self.connection.call("read the revision of entities", read).await?;
+        match &rows[..] {
+            [one, other] if read_int(one, "entitiesRevision").ok() == read_int(other, "entitiesRevision").ok() => {
+                read_int(one, "entitiesRevision")
+            }
+            // Rows may not be in their places yet.
+            _ => Ok(self.recover().await?.entities),
+        }
     }
 
     /// What became of the group, once that is certain. `Unavailable` while it is not.
@@ -250,8 +270,11 @@ impl Log {
             rows.find(|row| row.get_str("_id").is_ok_and(|id| id == name)).ok_or_else(|| damaged("head"))
         };
         let (head, applied) = (row("head")?, row("applied")?);
-        let position =
-            Position { version: read_int(head, "version")?, sequence: Sequence(read_int(head, "sequence")?) };
+        let position = Position {
+            version: read_int(head, "version")?,
+            sequence: Sequence(read_int(head, "sequence")?),
+            entities: read_int(head, "entitiesRevision")?,
+        };
         let recent = head.get_array("recent").map_err(|error| damaged("head").because(error))?;
         Ok(Head {
             position,

@@ -51,6 +51,8 @@ pub(crate) enum Done {
     Entity,
     /// The same request has made this before.
     MadeBefore([u8; 16]),
+    /// Entities have changed since the caller looked.
+    Outdated,
 }
 
 /// The answer of a call, or a promise of it while nobody knows.

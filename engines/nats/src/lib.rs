@@ -139,7 +139,7 @@ impl Queue for NatsQueue {
 
     fn limits(&self) -> QueueLimits {
         let message_bytes_max = MESSAGE_BYTES_MAX.min(self.connection.client.max_payload());
-        QueueLimits { message_bytes_max, favours_many: true, taken_max: self.taken_max }
+        QueueLimits { message_bytes_max, taken_max: self.taken_max }
     }
 
     fn trouble(&self) -> Option<String> {

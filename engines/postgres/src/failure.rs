@@ -78,6 +78,13 @@ impl Failure {
     }
 }
 
+/// The server knows neither this user with this password, or the database.
+pub(crate) fn is_login_refused(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let error = cause.downcast_ref::<tokio_postgres::Error>();
+    let code = error.and_then(tokio_postgres::Error::code);
+    code.is_some_and(|code| matches!(&code.code()[..2], "28" | "3D"))
+}
+
 /// A value could not be turned into what the server knows, or back.
 fn is_conversion(error: &tokio_postgres::Error) -> bool {
     let text = error.to_string();

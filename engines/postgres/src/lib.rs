@@ -45,6 +45,7 @@ use flare_core::{
 use flare_toolkit::{
     batch::{BatchLimits, Batcher},
     follow::Follower,
+    health::at_opening,
 };
 use tokio::{sync::Notify, task::AbortHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -134,7 +135,8 @@ const VERSIONS: BatchLimits = BatchLimits { jobs_max: 512, weight_max: 512, wait
 /// Opens the store: takes the steps of the layout that are missing, then starts to follow.
 pub async fn open(options: &Options) -> Result<Store> {
     let pool = connect(options)?;
-    Layout { pool: pool.clone() }.up().await?;
+    let up = Layout { pool: pool.clone() }.up().await;
+    up.map_err(|error| at_opening(error, failure::is_login_refused))?;
     partitions::make_room(&pool, 0).await?;
     let inner = Arc::new(Inner::open(pool, options).await?);
     let stop = CancellationToken::new();
@@ -274,9 +276,7 @@ impl port::Engine for PostgresStore {
     }
 
     async fn entities_revision(&self) -> Result<u64> {
-        let rows = self.inner.pool.query(&Call::new("SELECT entities_revision FROM head")).await?;
-        let row = rows.first().ok_or_else(|| Error::internal("the head of the store is gone"))?;
-        row.try_get::<_, i64>(0).map(i64::unsigned_abs).map_err(groups::unreadable)
+        streams::revision(&self.inner.pool.query(&Call::new(streams::REVISION)).await?)
     }
 
     async fn flush(&self) -> Result<()> {

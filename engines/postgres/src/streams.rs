@@ -26,25 +26,34 @@ const DELETE: &str = "DELETE FROM streams WHERE id = $1";
 pub(crate) const PURGE: &str = "INSERT INTO purges VALUES ($1, $2) ON CONFLICT DO NOTHING";
 const MADE: &str = "SELECT fingerprint, made FROM idempotency WHERE key = $1";
 const REMEMBER: &str = "INSERT INTO idempotency VALUES ($1, $2, $3, $4)";
+pub(crate) const REVISION: &str = "SELECT entities_revision FROM head";
 const MOVE_REVISION: &str = "UPDATE head SET entities_revision = entities_revision + 1";
 
 #[async_trait]
 impl Streams for PostgresStore {
-    async fn insert(&self, stream: &Stream, once: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+    async fn insert(
+        &self,
+        stream: &Stream,
+        once: Option<Idempotency>,
+        seen: Option<u64>,
+    ) -> Result<Option<Inserted<StreamId>>> {
         let (id, body) = (stream.id, Json(rows::encode_stream(stream)?));
-        let reads = [made(once.as_ref()), Call::new(STREAM).with(Id::from(id))];
+        let reads = [made(once.as_ref()), Call::new(STREAM).with(Id::from(id)), Call::new(REVISION)];
         self.inner
             .writer
             .turn(&reads, |_, rows| {
                 if let Some(before) = made_before(once.as_ref(), &rows[0])? {
-                    return Ok(nothing(Inserted::Before(StreamId::from_bytes(before.0))));
+                    return Ok(nothing(Some(Inserted::Before(StreamId::from_bytes(before.0)))));
+                }
+                if seen.is_some() && seen != Some(revision(&rows[2])?) {
+                    return Ok(nothing(None));
                 }
                 if !rows[1].is_empty() {
                     return Err(Error::conflict(format!("stream {id} exists already")));
                 }
                 let mut calls = vec![Call::new(INSERT).with(Id::from(id)).with(body.clone()), moved()];
                 calls.extend(remember(once.as_ref(), id.into()));
-                Ok(Plan { calls, answer: Inserted::New })
+                Ok(Plan { calls, answer: Some(Inserted::New) })
             })
             .await
     }
@@ -86,6 +95,12 @@ impl PostgresStore {
         let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
         self.inner.pool.query(&call).await?.iter().map(|row| read(row).map_err(unreadable)).collect()
     }
+}
+
+/// The answer to [`REVISION`].
+pub(crate) fn revision(rows: &[Row]) -> Result<u64> {
+    let row = rows.first().ok_or_else(|| Error::internal("the head of the store is gone"))?;
+    Ok(row.try_get::<_, i64>(0).map_err(unreadable)?.unsigned_abs())
 }
 
 /// A turn that writes nothing.

@@ -35,9 +35,9 @@ async fn an_entity_whose_commit_is_lost_is_made_once() {
     for cut in [Cut::After, Cut::Before] {
         lab.proxy.cut_at(COMMIT, cut);
         let stream = make::stream("http://api.test/orders/{id}");
-        lab.store.streams.insert(&stream, None).await.unwrap();
+        lab.store.streams.insert(&stream, None, None).await.unwrap();
         assert!(lab.proxy.has_cut());
-        let error = lab.store.streams.insert(&stream, None).await.unwrap_err();
+        let error = lab.store.streams.insert(&stream, None, None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
     }
     assert_eq!(lab.straight.streams.page(None, 10).await.unwrap().len(), 3);

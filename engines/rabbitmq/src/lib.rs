@@ -166,7 +166,7 @@ impl Queue for RabbitQueue {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits { message_bytes_max: MESSAGE_BYTES_MAX, favours_many: true, taken_max: usize::from(self.prefetch) }
+        QueueLimits { message_bytes_max: MESSAGE_BYTES_MAX, taken_max: usize::from(self.prefetch) }
     }
 
     fn trouble(&self) -> Option<String> {

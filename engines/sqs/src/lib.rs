@@ -72,7 +72,7 @@ impl Queue for SqsQueue {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits { message_bytes_max: MESSAGE_BYTES_MAX, favours_many: false, taken_max: TAKEN_MAX }
+        QueueLimits { message_bytes_max: MESSAGE_BYTES_MAX, taken_max: TAKEN_MAX }
     }
 
     fn trouble(&self) -> Option<String> {

@@ -44,6 +44,13 @@ impl Health {
     }
 }
 
+/// The error of one who opens a store: for good, if a cause says that trying again is no use, as with a login that is
+/// refused. A store that is open waits for that too, because others can help it.
+pub fn at_opening(error: Error, is_for_good: impl Fn(&(dyn std::error::Error + 'static)) -> bool) -> Error {
+    let mut causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+    if causes.any(is_for_good) { Error::invalid(error.chain()) } else { error }
+}
+
 /// How long to wait before the next attempt: longer each time, up to a maximum, and never the same for two nodes.
 pub struct Backoff {
     min: Duration,
@@ -70,6 +77,8 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
+    use flare_core::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -81,6 +90,18 @@ mod tests {
         assert_eq!(health.trouble().as_deref(), Some("no route to the server"));
         let _noted = health.note(Ok(()));
         assert_eq!(health.trouble(), None);
+    }
+
+    #[test]
+    fn what_is_for_good_at_opening_is_found_among_the_causes() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let is_refusal = |cause: &(dyn std::error::Error + 'static)| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+        };
+        let error = at_opening(Error::unavailable("could not open").because(refused()), is_refusal);
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Invalid, "could not open: permission denied".into()));
+        let error = at_opening(Error::unavailable("away"), is_refusal);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl ListenAddr {
         self.ip.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
+    /// Whether it names one address, and not all of the machine.
+    pub fn is_one(self) -> bool {
+        self.ip.is_some_and(|ip| !ip.is_unspecified())
+    }
+
     /// The socket addresses to try, in this order, until one can be bound: all interfaces are one dual-stack socket,
     /// or the IPv4 ones where the machine has no IPv6.
     pub fn candidates(self) -> Vec<SocketAddr> {

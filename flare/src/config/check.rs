@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::path::Path;
 
 use super::document::Settings;
+use super::host::WebOrigin;
 use super::problem::{Origin, Problem};
-use super::{Config, RepositoryEngine, TaskEngine};
+use super::{Config, RepositoryEngine, Role, TaskEngine};
 
 /// Everything that is wrong between keys, each told where the key was set.
 pub fn problems(config: &Config, settings: &Settings) -> Vec<Problem> {
@@ -30,6 +31,7 @@ pub fn problems(config: &Config, settings: &Settings) -> Vec<Problem> {
                 .to_owned(),
         );
     }
+    check.node(config);
     check.problems
 }
 
@@ -45,6 +47,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
     }
     if config.repository.engine == RepositoryEngine::Memory {
         warnings.push("repository.engine is \"memory\": nothing survives a restart".to_owned());
+    }
+    let node = &config.node;
+    if config.repository.engine.is_shared() && node.address.is_empty() && !config.http.addr.is_one() {
+        warnings.push(format!(
+            "node.address is empty and cannot be told from http.addr {}: other nodes on the same data could not send \
+             requests on to this one",
+            config.http.addr
+        ));
     }
     warnings
 }
@@ -62,6 +72,40 @@ impl Check<'_> {
                 &[key, max_key],
                 format!("`{key}` is {value}{value_from}, more than `{max_key}`, which is {max}{max_from}"),
             );
+        }
+    }
+
+    fn node(&mut self, config: &Config) {
+        let (node, engine) = (&config.node, config.repository.engine);
+        let has = |role| node.roles.contains(&role);
+        if node.roles.is_empty() {
+            self.refuse(
+                &["node.roles"],
+                "`node.roles` is empty; write [\"api\", \"worker\"], or one of them".to_owned(),
+            );
+        } else if !engine.is_shared() && !(has(Role::Api) && has(Role::Worker)) {
+            self.refuse(
+                &["node.roles", "repository.engine"],
+                "`node.roles` must be [\"api\", \"worker\"] with this `repository.engine`, whose data one process has to \
+                 itself; roles are divided among processes with \"postgres\", \"mongodb\" or \"cassandra\""
+                    .to_owned(),
+            );
+        } else if !has(Role::Api) && node.address.is_empty() && !config.http.addr.is_one() {
+            self.refuse(
+                &["node.roles", "http.addr"],
+                format!(
+                    "`node.address` is missing: a node with only the role \"worker\" must be reached by others, and \
+                     `http.addr` {} does not say where; set it to a URL such as \"http://10.0.0.7:8080\"",
+                    config.http.addr
+                ),
+            );
+        }
+        if !node.address.is_empty()
+            && let Err(reason) = node.address.parse::<WebOrigin>()
+        {
+            let reason =
+                reason.replace("a web origin", "the URL of a node").replace("console.company.com", "10.0.0.7:8080");
+            self.refuse(&["node.address"], format!("`node.address` has a wrong value: {reason}"));
         }
     }
 

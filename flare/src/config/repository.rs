@@ -120,3 +120,13 @@ pub enum RepositoryEngine {
     /// keeps everything in PostgreSQL, which several nodes can share
     Postgres,
 }
+
+impl RepositoryEngine {
+    /// Whether several processes can work on the same data.
+    pub fn is_shared(self) -> bool {
+        match self {
+            Self::Memory | Self::Embedded => false,
+            Self::Mongodb | Self::Cassandra | Self::Postgres => true,
+        }
+    }
+}

@@ -110,8 +110,15 @@ impl Default for Http {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Node {
+    /// What this process does. With a repository that several nodes can share, processes may have one role each: as many
+    /// as you like answer the API, and of those that may work, one does and the others wait for it.
+    pub roles: Vec<Role>,
+    /// The URL under which other nodes reach this one, such as "http://10.0.0.7:8080": nodes of the role "api" send on to
+    /// the one that works what only it can answer. Empty stands for `http.addr`, where that is one address. Let only
+    /// nodes reach it in the clear: requests carry a secret.
+    pub address: String,
     /// With a repository that several nodes can share, one of them works at a time and the others wait. One that was not
-    /// heard of for so long counts as gone, and another one takes over.
+    /// heard of for so long counts as gone, and another one takes over. All nodes have the same.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "10m"))]
     pub lease: Duration,
     /// The time that requests and deliveries in flight have to finish when Flare is stopped.
@@ -121,8 +128,23 @@ pub struct Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(10), grace: Duration::from_secs(10) }
+        Self {
+            roles: vec![Role::Api, Role::Worker],
+            address: String::new(),
+            lease: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+        }
     }
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// answers the API: takes documents, and knows resources, subscriptions and tokens
+    Api,
+    /// delivers documents when it is its turn
+    Worker,
 }
 
 /// How the work is divided.

@@ -235,6 +235,30 @@ fn keys_that_contradict_each_other_are_refused_where_they_were_set() {
 }
 
 #[test]
+fn roles_are_divided_only_where_processes_can_share_the_data() {
+    let shared =
+        |node: &str| format!("[repository]\nengine = \"postgres\"\n[http]\naddr = \":8080\"\n[node]\n{node}\n");
+    let config = parse(&shared("roles = [\"api\"]")).unwrap();
+    assert_eq!(config.node.roles, [Role::Api]);
+    let worker = shared("roles = [\"worker\"]\naddress = \"http://10.0.0.7:8080\"");
+    assert_eq!(parse(&worker).unwrap().node.roles, [Role::Worker]);
+    assert_eq!(parse("[node]\nroles = [\"worker\", \"api\"]\n").unwrap().node.roles.len(), 2);
+    let flag = Flag { name: "--roles", section: "node", key: "roles", value: "worker,api".to_owned() };
+    assert_eq!(assemble(None, &[], &[flag]).unwrap().config.node.roles, [Role::Worker, Role::Api]);
+    let variables = with_variables(&[("FLARE_NODE_ROLES", "api"), ("FLARE_REPOSITORY_ENGINE", "mongodb")]);
+    assert_eq!(variables.unwrap().config.node.roles, [Role::Api]);
+
+    let said = [
+        wrong("[node]\nroles = [\"api\"]\n"),
+        wrong("[node]\nroles = []\n"),
+        wrong("[node]\nroles = [\"api\", \"master\"]\n"),
+        wrong(&shared("roles = [\"worker\"]")),
+        wrong(&shared("address = \"10.0.0.7\"")),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
 fn places_of_deliveries_are_networks_addresses_and_names() {
     let text = "[delivery]\nallow = [\"10.0.0.0/8\", \"::1\", \"Hooks.internal\"]\ndeny = [\"*.evil.test\"]\n";
     let shown = |entries: &[DeliveryTarget]| entries.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -261,6 +285,10 @@ fn surprising_choices_are_warned_about() {
     assert!(warnings("[http]\naddr = \":8080\"\n[security]\ntokens = [\"0123456789abcdef\"]").is_empty());
     assert_eq!(warnings("[http]\naddr = \":8080\"").len(), 1);
     assert_eq!(warnings("[repository]\nengine = \"memory\"\n[task]\nengine = \"memory\"").len(), 1);
+    let everywhere =
+        "[http]\naddr = \":8080\"\n[security]\ntokens = [\"0123456789abcdef\"]\n[repository]\nengine = \"postgres\"\n";
+    assert!(warnings(everywhere)[0].contains("node.address"));
+    assert!(warnings(&format!("{everywhere}[node]\naddress = \"http://flare-1:8080\"\n")).is_empty());
 }
 
 #[test]

@@ -1,30 +1,42 @@
-//! Opens the queue that changes go through. The other place that names engines is [`super::engine`].
+//! The queue that changes go through. The other place that names engines is [`super::engine`].
 
 use std::sync::Arc;
 
-use flare_core::queue::Queue;
-use flare_node::{QueuePer, Tasks};
+use flare_core::{Result, queue::Queue};
+use flare_node::{OpenQueue, QueuePer, TaskSettings};
 
 use super::whole;
 use crate::config::{Config, TaskEngine, TaskQueues};
 
 /// None where outlets read the feed of the repository.
-pub async fn open(config: &Config) -> anyhow::Result<Option<Tasks>> {
-    let queue = match config.task.engine {
+pub fn settings(config: &Config) -> anyhow::Result<Option<TaskSettings>> {
+    let (engine, open, usual) = match config.task.engine {
         TaskEngine::Repository | TaskEngine::Memory => return Ok(None),
-        TaskEngine::Rabbitmq => rabbitmq::open(config).await?,
-        TaskEngine::Sqs => sqs::open(config).await?,
-        TaskEngine::Nats => nats::open(config).await?,
+        // A queue costs little there, and shows people something.
+        TaskEngine::Rabbitmq => ("rabbitmq", rabbitmq::open(config)?, QueuePer::Outlet),
+        TaskEngine::Sqs => ("sqs", sqs::open(config)?, QueuePer::Slot),
+        TaskEngine::Nats => ("nats", nats::open(config)?, QueuePer::Slot),
     };
     let queues = match config.task.queues {
-        TaskQueues::Auto if queue.limits().favours_many => QueuePer::Outlet,
+        TaskQueues::Auto => usual,
         TaskQueues::Subscription => QueuePer::Outlet,
-        TaskQueues::Auto | TaskQueues::Slot => QueuePer::Slot,
+        TaskQueues::Slot => QueuePer::Slot,
     };
     let prefix = config.task.queue_subscription_delivery.clone();
-    let tasks = Tasks { queue, prefix, queues, window: config.task.window };
-    tasks.check().map_err(|error| whole(error).context("task.queue-subscription-delivery"))?;
-    Ok(Some(tasks))
+    let settings = TaskSettings { engine, open, prefix, queues, window: config.task.window };
+    settings.check().map_err(|error| whole(error).context("task.queue-subscription-delivery"))?;
+    Ok(Some(settings))
+}
+
+/// Opens a queue with the same options each time.
+#[cfg(any(feature = "rabbitmq", feature = "sqs", feature = "nats"))]
+fn opener<O, F>(options: O, open: impl Fn(Arc<O>) -> F + Send + Sync + 'static) -> OpenQueue
+where
+    O: Send + Sync + 'static,
+    F: Future<Output = Result<Arc<dyn Queue>>> + Send + 'static,
+{
+    let options = Arc::new(options);
+    Arc::new(move || Box::pin(open(options.clone())))
 }
 
 #[cfg(feature = "rabbitmq")]
@@ -37,7 +49,8 @@ mod rabbitmq {
         start::engine::{given, given_path},
     };
 
-    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+    #[allow(clippy::unnecessary_wraps, reason = "an engine that was left out says so")]
+    pub fn open(config: &Config) -> anyhow::Result<OpenQueue> {
         let (task, defaults) = (&config.task, Options::default());
         let options = Options {
             url: given(task.url.expose()),
@@ -54,7 +67,7 @@ mod rabbitmq {
             timeout: task.timeout.get(),
             ..defaults
         };
-        flare_rabbitmq::open(&options).await.map_err(whole)
+        Ok(opener(options, |options: Arc<Options>| async move { flare_rabbitmq::open(&options).await }))
     }
 }
 
@@ -65,7 +78,8 @@ mod nats {
     use super::*;
     use crate::start::engine::{given, given_path};
 
-    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+    #[allow(clippy::unnecessary_wraps, reason = "an engine that was left out says so")]
+    pub fn open(config: &Config) -> anyhow::Result<OpenQueue> {
         let (task, defaults) = (&config.task, Options::default());
         let addrs = match given(task.url.expose()) {
             Some(url) => vec![url],
@@ -86,7 +100,7 @@ mod nats {
             timeout: task.timeout.get(),
             ..defaults
         };
-        flare_nats::open(&options).await.map_err(whole)
+        Ok(opener(options, |options: Arc<Options>| async move { flare_nats::open(&options).await }))
     }
 }
 
@@ -97,7 +111,8 @@ mod sqs {
     use super::*;
     use crate::start::engine::given;
 
-    pub async fn open(config: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+    #[allow(clippy::unnecessary_wraps, reason = "an engine that was left out says so")]
+    pub fn open(config: &Config) -> anyhow::Result<OpenQueue> {
         let (task, aws) = (&config.task, &config.aws);
         let options = Options {
             region: given(&aws.region),
@@ -111,7 +126,7 @@ mod sqs {
             timeout: task.timeout.get(),
             ..Options::default()
         };
-        flare_sqs::open(&options).await.map_err(whole)
+        Ok(opener(options, |options: Arc<Options>| async move { flare_sqs::open(&options).await }))
     }
 }
 
@@ -122,7 +137,7 @@ macro_rules! left_out {
         mod $engine {
             use super::*;
 
-            pub async fn open(_: &Config) -> anyhow::Result<Arc<dyn Queue>> {
+            pub fn open(_: &Config) -> anyhow::Result<OpenQueue> {
                 anyhow::bail!(concat!(
                     "the engine \"",
                     $feature,

@@ -1,21 +1,23 @@
 //! From the configuration to the settings of node and API.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use flare_api::{ApiSettings, DeliveryBounds};
 use flare_core::egress::Egress;
-use flare_node::Settings;
+use flare_node::{Membership, Roles, Settings};
 
-use super::tls;
+use super::{tls, whole};
 use crate::{
-    config::{Config, DeliveryTarget},
+    config::{Config, DeliveryTarget, Role},
     version::VERSION,
 };
 
-/// An error is a file that cannot be used.
-pub fn node(config: &Config) -> anyhow::Result<Settings> {
+/// `listening` is the address that was bound. An error is a file that cannot be used.
+pub fn node(config: &Config, listening: SocketAddr) -> anyhow::Result<Settings> {
     let delivery = &config.delivery;
     Ok(Settings {
+        membership: membership(config, listening)?,
+        follow_interval: config.repository.follow_interval.get(),
         json_depth_max: config.http.json_depth_max,
         slots: config.domain.slots,
         requests_max: delivery.node_concurrency,
@@ -39,8 +41,18 @@ pub fn node(config: &Config) -> anyhow::Result<Settings> {
         disable_after: delivery.disable_after.get(),
         sweep_interval: config.domain.sweep_interval.get(),
         resync_interval: config.domain.resync_interval.get(),
-        tasks: None,
+        tasks: super::queue::settings(config)?,
     })
+}
+
+fn membership(config: &Config, listening: SocketAddr) -> anyhow::Result<Membership> {
+    let node = &config.node;
+    let roles = Roles { api: node.roles.contains(&Role::Api), worker: node.roles.contains(&Role::Worker) };
+    let address = match &*node.address {
+        "" if config.http.addr.is_one() => format!("http://{listening}"),
+        given => given.to_ascii_lowercase(),
+    };
+    Membership::new(roles, address, node.lease.get()).map_err(whole)
 }
 
 /// Who can call a server on loopback can call the rest of loopback too, so such a server may deliver there.

@@ -17,7 +17,11 @@ fn guard() -> Guard {
         origins: vec!["https://console.company.com".to_owned()],
         ..ApiSettings::default()
     };
-    Guard::new(&settings, Box::new(issued))
+    Guard::new(&settings, secret(), Box::new(issued))
+}
+
+fn secret() -> Password {
+    serde_json::from_value("the-secret-of-this-node".into()).unwrap()
 }
 
 fn issued(text: &[u8]) -> Option<Arc<Token>> {
@@ -92,6 +96,20 @@ fn a_token_counts_wherever_it_comes_from() {
         assert_eq!(bearer(EXPIRED), "request.unauthorized");
         assert_eq!(bearer("unknown"), "request.unauthorized");
         assert_eq!(bearer(""), "request.unauthorized");
+    }
+}
+
+#[test]
+fn another_node_is_known_by_the_secret_of_this_one() {
+    let check = |secret: &str, expected: &str| {
+        assert_eq!(admit("10.0.0.1", "/resources", &[("flare-forwarded", secret)]), expected, "{secret}");
+        // A token does not help one who says that it is a node.
+        let bearer = ("authorization", "Bearer 0123456789abcdef");
+        assert_eq!(admit("127.0.0.1", "/resources", &[("flare-forwarded", secret), bearer]), expected, "{secret}");
+    };
+    check("the-secret-of-this-node", "ok");
+    for wrong in ["", "the-secret-of-this-nod", "the-secret-of-this-node2", "0123456789abcdef"] {
+        check(wrong, "request.unauthorized");
     }
 }
 

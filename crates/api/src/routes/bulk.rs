@@ -67,7 +67,14 @@ pub(crate) async fn write(
         false => ndjson_lines(body, shared.settings.batch_max)?,
     };
     let mut report = BulkReport::default();
-    let (news, places) = read_items(&shared, &caller, &lines, &mut report);
+    let (mut news, mut places) = read_items(&shared, &caller, &lines, &mut report);
+    let node = &shared.node;
+    if node.is_shared() && (report.failed > 0 || news.iter().any(|one| node.stream_of(one.url()).is_none())) {
+        // Another node may have made the resource a moment ago.
+        node.look_again().await.map_err(|error| ApiError::of(&error, Subject::Document))?;
+        report = BulkReport::default();
+        (news, places) = read_items(&shared, &caller, &lines, &mut report);
+    }
     let taken = shared.node.take_all(news, trace::read(&headers)).await;
     let taken = taken.map_err(|error| ApiError::of(&error, Subject::Document))?;
     for ((line, url), outcome) in places.into_iter().zip(taken) {

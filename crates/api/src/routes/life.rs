@@ -91,7 +91,7 @@ pub(crate) async fn test(
     SubscriptionPath(id, sid): SubscriptionPath,
 ) -> Result<Response, ApiError> {
     let (stream, outlet) = found(&shared, id, sid)?;
-    let tested = shared.node.test_outlet(&outlet, &stream).await;
+    let tested = shared.node.test_outlet(&outlet, &stream).await.map_err(|error| failed(&error))?;
     let tested = tested.map_err(|reason| ApiError::new(error::SUBSCRIPTION_INVALID, reason))?;
     json(StatusCode::OK, &TestShown::from(tested))
 }

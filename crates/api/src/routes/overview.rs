@@ -6,6 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+use flare_node::Work;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 
@@ -14,7 +15,7 @@ use crate::{
     api::Shared,
     error::{self, ApiError},
     openapi::{self, Always, Asked},
-    wire::overview::{Fine, NodeShown, Overview, RepositoryShown, StatusShown},
+    wire::overview::{Fine, NodeShown, Overview, RepositoryShown, StatusShown, WorkerShown},
 };
 
 /// The page may run its own script and style and read the OpenAPI page, and nothing else.
@@ -41,17 +42,27 @@ pub(crate) async fn root(State(shared): State<Arc<Shared>>) -> Result<Response, 
 #[utoipa::path(get, path = "/status", operation_id = "getStatus", tag = "node",
     responses((status = 200, description = "Repository, counts and deliveries", body = StatusShown), Asked))]
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
-    let status = shared.node.status();
+    let (status, membership) = (shared.node.status(), shared.node.membership());
     let started_at = shared.settings.started_at;
     let shown = StatusShown {
         version: &shared.settings.version,
         started_at: started_at.to_string(),
         uptime_seconds: uptime_seconds(started_at, Timestamp::now()),
         node: NodeShown {
+            id: membership.node.to_string(),
             state: if shared.stop.is_cancelled() { "stopping" } else { "running" },
+            roles: membership.roles.names(),
+            work: match status.duty.work {
+                Work::Works => "works",
+                Work::Waits => "waits",
+                Work::StandsBy => "stands-by",
+            },
+            work_since: status.duty.since.to_string(),
+            reason: status.duty.trouble.as_deref(),
             pid: std::process::id(),
             connections: shared.connections_open() as u64,
         },
+        worker: WorkerShown::of(&shared.node, &status.duty),
         repository: RepositoryShown {
             engine: status.engine,
             healthy: status.trouble.is_none(),
@@ -76,15 +87,19 @@ pub(crate) async fn health() -> Result<Response, ApiError> {
 
 /// Whether the node can take writes.
 ///
-/// Needs no token. The 503 says why it cannot.
+/// Needs no token. The 503 says why it cannot. A node that waits for its turn to work, or never does, can.
 #[utoipa::path(get, path = "/ready", operation_id = "getReady", tag = "node", security(()),
     responses((status = 200, description = "It can", body = Fine), Always))]
 pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
     if shared.stop.is_cancelled() {
         return Err(ApiError::new(error::NOT_READY, "the node is stopping"));
     }
-    match shared.node.status().trouble {
-        Some(trouble) => Err(ApiError::new(error::NOT_READY, trouble)),
+    let status = shared.node.status();
+    match status.trouble {
+        Some(trouble) => {
+            let detail = format!("the repository ({}) is in trouble: {trouble}", status.engine);
+            Err(ApiError::new(error::NOT_READY, detail))
+        }
         None => json(StatusCode::OK, &Fine { status: "ready" }),
     }
 }

@@ -29,6 +29,8 @@ use crate::{
 };
 
 pub(crate) const MESSAGES_PATH: &str = "/resources/{id}/subscriptions/{sid}/messages";
+/// How the path of a pull ends.
+pub(crate) const MESSAGES_END: &str = "/messages";
 /// The longest time that a pull may wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(30);

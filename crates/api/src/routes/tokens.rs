@@ -64,10 +64,12 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     require_json(&headers)?;
     let new: NewToken = wire_json::read(&body, shared.settings.json_depth_max)?;
+    // A resource that another node has just made counts too.
+    shared.node.look_again().await.map_err(|error| ApiError::of(&error, Subject::Token))?;
     let new = new
         .into_domain(|id| shared.node.stream(id).is_some())
         .map_err(|refusal| ApiError::new(error::TOKEN_INVALID, refusal.0))?;
-    let made = shared.node.tokens().create(new).await;
+    let made = shared.node.create_token(new).await;
     let (token, text) = made.map_err(|error| ApiError::of(&error, Subject::Token))?;
     created(&Token::with_text(&token, &text), &format!("/tokens/{}", token.id), false)
 }
@@ -102,6 +104,6 @@ pub(crate) async fn show(State(shared): State<Arc<Shared>>, TokenPath(id): Token
     params(("tid" = String, Path, format = "uuid")),
     responses((status = 204, description = "It is gone"), Identified))]
 pub(crate) async fn revoke(State(shared): State<Arc<Shared>>, TokenPath(id): TokenPath) -> Result<Response, ApiError> {
-    shared.node.tokens().revoke(id).await.map_err(|error| ApiError::of(&error, Subject::Token))?;
+    shared.node.revoke_token(id).await.map_err(|error| ApiError::of(&error, Subject::Token))?;
     Ok(no_content())
 }

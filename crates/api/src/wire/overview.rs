@@ -1,6 +1,6 @@
 //! What the node says about itself, on the wire.
 
-use flare_node::Status;
+use flare_node::{Duty, Node, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,7 +26,9 @@ pub(crate) struct StatusShown<'a> {
     pub started_at: String,
     #[schema(minimum = 0)]
     pub uptime_seconds: i64,
-    pub node: NodeShown,
+    pub node: NodeShown<'a>,
+    /// The node that delivers; none if no node does at present.
+    pub worker: Option<WorkerShown>,
     pub repository: RepositoryShown<'a>,
     #[schema(minimum = 0)]
     pub resources: u64,
@@ -40,13 +42,59 @@ pub(crate) struct StatusShown<'a> {
 
 /// This process.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct NodeShown {
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeShown<'a> {
+    /// Another one after each start.
+    #[schema(format = "uuid")]
+    pub id: String,
     #[schema(examples("running"))]
     pub state: &'static str,
+    /// What it was started for: `api`, `worker`, or both.
+    pub roles: Vec<&'static str>,
+    /// What it does besides answering: it `works`; it `waits` for the worker to be gone; or it `stands-by`, without the
+    /// role worker.
+    #[schema(examples("works"))]
+    pub work: &'static str,
+    /// Since when that is so.
+    #[schema(format = "date-time")]
+    pub work_since: String,
+    /// Why it could not begin to work when it was its turn.
+    pub reason: Option<&'a str>,
     pub pid: u32,
     /// Connections to the API that are open.
     #[schema(minimum = 0)]
     pub connections: u64,
+}
+
+/// The node that delivers.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkerShown {
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Where other nodes reach it.
+    pub address: Option<String>,
+    /// The number of its turn: who worked later has a larger one. Absent where one node has the data to itself.
+    pub epoch: Option<u64>,
+    /// When it last said so, by its own clock.
+    #[schema(format = "date-time")]
+    pub heard_at: Option<String>,
+}
+
+impl WorkerShown {
+    pub fn of(node: &Node, duty: &Duty) -> Option<Self> {
+        if !node.is_shared() {
+            let id = node.membership().node.to_string();
+            return Some(Self { id, address: None, epoch: None, heard_at: None });
+        }
+        let owner = duty.worker.as_ref()?;
+        Some(Self {
+            id: owner.node.to_string(),
+            address: Some(owner.address.clone()).filter(|address| !address.is_empty()),
+            epoch: Some(owner.epoch),
+            heard_at: Some(owner.heard_at.to_string()),
+        })
+    }
 }
 
 /// The store.

@@ -71,7 +71,7 @@ impl Slot {
     pub fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, number: u16, stop: &CancellationToken) -> Result<Self> {
         let slots = shared.settings.slots.max(1);
         let queueing =
-            shared.settings.tasks.clone().map(|tasks| Queueing::new(tasks, number, slots, stop.clone())).transpose()?;
+            shared.tasks.clone().map(|tasks| Queueing::new(tasks, number, slots, stop.clone())).transpose()?;
         Ok(Self {
             shared,
             mailbox,

@@ -12,11 +12,11 @@ fn rows() -> Arc<dyn Coordination> {
 }
 
 fn claim(address: &str) -> Claim {
-    Claim { address: address.into(), time: TIME }
+    Claim { node: Uuid::now_v7(), address: address.into(), secret: Password::generate().unwrap(), time: TIME }
 }
 
 async fn acquire(rows: &Arc<dyn Coordination>, address: &str) -> Lease {
-    Lease::acquire(rows.clone(), claim(address), |_| {}).await.unwrap()
+    Lease::acquire(rows.clone(), &claim(address), |_| {}).await.unwrap()
 }
 
 #[tokio::test]
@@ -33,13 +33,17 @@ async fn one_who_beats_is_waited_for() {
     let rows = rows();
     let mut first = acquire(&rows, "one").await;
     let mut waited_for = Vec::new();
-    let second = Lease::acquire(rows.clone(), claim("two"), |owner| waited_for.push(owner.to_owned()));
+    let (two, sees) = (claim("two"), |sight: Sight| match sight {
+        Sight::Works(owner) => waited_for.push(owner.address),
+        Sight::Nobody | Sight::Gone(_) => panic!("{sight:?}"),
+    });
+    let second = Lease::acquire(rows.clone(), &two, sees);
     tokio::select! {
         _ = second => panic!("two at once"),
         error = first.keep() => panic!("{error}"),
         () = tokio::time::sleep(3 * TIME) => {}
     }
-    assert_eq!(waited_for, ["one"]);
+    assert!(!waited_for.is_empty() && waited_for.iter().all(|owner| owner == "one"), "{waited_for:?}");
 }
 
 #[tokio::test]
@@ -115,4 +119,55 @@ async fn one_who_cannot_reach_the_store_stops_before_anybody_follows() {
     lease.coordination = Arc::new(Away);
     assert_eq!(lease.keep().await.kind(), ErrorKind::Unavailable);
     assert!(now() >= deadline);
+}
+
+#[tokio::test]
+async fn one_who_only_watches_learns_who_works_and_that_it_is_gone() {
+    let rows = rows();
+    let (tell, told) = std::sync::mpsc::channel();
+    let watching = watch(rows.clone(), TIME, |sight| tell.send(sight).unwrap());
+    let working = async {
+        let mut lease = acquire(&rows, "one").await;
+        lease.row.process = None;
+        lease.renew().await.unwrap();
+        tokio::time::sleep(3 * patience(TIME)).await;
+    };
+    tokio::select! {
+        () = watching => {}
+        () = working => {}
+    }
+    let sights: Vec<_> = told.try_iter().collect();
+    let works = sights.iter().filter(|sight| matches!(sight, Sight::Works(owner) if owner.address == "one")).count();
+    assert!(works > 1, "{sights:?}");
+    assert!(matches!(sights.last(), Some(Sight::Gone(owner)) if owner.address == "one"), "{sights:?}");
+}
+
+#[tokio::test]
+async fn one_who_has_lost_its_turn_takes_it_again_with_a_new_epoch() {
+    let rows = rows();
+    let claim = claim("one");
+    let first = Lease::acquire(rows.clone(), &claim, |_| {}).await.unwrap();
+    let again = Lease::acquire(rows.clone(), &claim, |_| {}).await.unwrap();
+    assert_eq!((first.epoch(), again.epoch()), (1, 2));
+}
+
+#[test]
+fn a_password_is_known_by_its_whole_text_and_shown_to_nobody() {
+    let password = Password::generate().unwrap();
+    let text = password.reveal().to_owned();
+    assert!(password.is(text.as_bytes()));
+    for wrong in ["", &text[1..], &format!("{text}0")] {
+        assert!(!password.is(wrong.as_bytes()));
+    }
+    assert!(!Password::default().is(b""), "no password is none that could be said");
+    assert!(!format!("{password:?}").contains(&text));
+}
+
+#[tokio::test]
+async fn one_who_may_be_silent_for_longer_is_waited_for_as_long() {
+    let rows = rows();
+    let longer = Claim { time: 3 * TIME, ..claim("one") };
+    let first = Lease::acquire(rows.clone(), &longer, |_| {}).await.unwrap();
+    acquire(&rows, "two").await;
+    assert!(now() > first.deadline, "the first could still work");
 }

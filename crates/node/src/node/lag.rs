@@ -54,8 +54,7 @@ pub struct Resync {
 
 impl Node {
     pub(super) async fn inspect(&self, outlet: OutletId) -> Result<Inspection> {
-        let seen = self.delivery.ask(outlet, |seen| Command::Inspect { outlet, seen }).await;
-        seen.ok_or_else(|| missing(outlet))
+        self.worker()?.ask(outlet, |seen| Command::Inspect { outlet, seen }).await
     }
 
     pub async fn lag(&self, stream: StreamId, id: OutletId) -> Result<Lag> {
@@ -87,7 +86,8 @@ impl Node {
 
     async fn behind(&self, outlet: &Outlet, limit: usize) -> Result<Vec<Behind>> {
         // Memory knows what the store will learn in a moment.
-        self.delivery.record_now().await?;
+        let worker = self.worker()?;
+        worker.during(worker.delivery.record_now()).await?;
         let standing = self.store.deliveries.standing(outlet.id).await?;
         let mut behind = Vec::new();
         let mut listed = HashSet::new();
@@ -116,7 +116,7 @@ impl Node {
     }
 
     async fn is_behind(&self, outlet: OutletId, change: &Change) -> Result<bool> {
-        let version = self.delivery.version(outlet, change.number).await?;
+        let version = self.worker()?.delivery.version(outlet, change.number).await?;
         Ok(version.is_none_or(|version| version.sequence < change.sequence))
     }
 
@@ -124,7 +124,8 @@ impl Node {
     /// unless a record was lost.
     pub async fn resync(&self, stream: StreamId, id: OutletId) -> Result<Resync> {
         let outlet = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
-        self.delivery.record_now().await?;
+        let worker = self.worker()?;
+        worker.during(worker.delivery.record_now()).await?;
         let standing = self.store.deliveries.standing(id).await?;
         let span = Span { after: outlet.start(), until: standing.cursor };
         let behind = self.store.deliveries.missing(stream, id, span, RESYNC_MAX).await?;

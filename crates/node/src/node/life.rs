@@ -8,9 +8,8 @@ use flare_core::{
     outlet::{Outlet, Status},
     stream::Stream,
 };
-use tokio_util::sync::CancellationToken;
 
-use super::{Node, Page, missing};
+use super::{Node, Page, missing, worker::Worker};
 use crate::{
     clock,
     delivery::{
@@ -51,20 +50,17 @@ impl Node {
         id: OutletId,
         change: impl FnOnce(&Status) -> Option<Status>,
     ) -> Result<Arc<Outlet>> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         let present = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
         let Some(status) = change(&present.status) else { return Ok(present) };
         let outlet = Arc::new(Outlet { status, ..(*present).clone() });
-        self.store.outlets.update(&outlet).await?;
-        self.registry.put_outlet(outlet.clone());
-        self.delivery.update(outlet.clone());
-        Ok(outlet)
+        self.put_outlet(&mut known, outlet).await
     }
 
     /// Disables outlets that the delivery says should not be called any more.
-    pub(super) async fn keep_outlets(self: Arc<Self>, stop: CancellationToken) {
-        let Some(mut disabled) = self.delivery.disabled() else { return };
-        while let Some(Some(next)) = stop.run_until_cancelled(disabled.recv()).await {
+    pub(super) async fn keep_outlets(self: Arc<Self>, worker: Arc<Worker>) {
+        let Some(mut disabled) = worker.delivery.disabled() else { return };
+        while let Some(Some(next)) = worker.stop.run_until_cancelled(disabled.recv()).await {
             match self.disable_outlet(next.stream, next.outlet, next.reason.clone()).await {
                 Ok(_) => tracing::warn!(subscription = %next.outlet, reason = next.reason, "disabled a subscription"),
                 // The next failure asks again.
@@ -74,8 +70,9 @@ impl Node {
     }
 
     /// Calls the endpoint with a signed request that is no delivery. An error is a template that gives no valid request.
-    pub async fn test_outlet(&self, outlet: &Arc<Outlet>, stream: &Stream) -> Result<Tested, String> {
-        self.delivery.test(outlet, stream).await
+    pub async fn test_outlet(&self, outlet: &Arc<Outlet>, stream: &Stream) -> Result<Result<Tested, String>> {
+        let worker = self.worker()?;
+        worker.during(async { Ok(worker.delivery.test(outlet, stream).await) }).await
     }
 
     pub async fn dead_letters(&self, id: OutletId, offset: usize, limit: usize) -> Result<Page<DeadLetter>> {
@@ -119,15 +116,17 @@ impl Node {
 
     /// Has the outlet look at documents, durably; says how many wait then.
     pub(super) async fn hint(&self, outlet: OutletId, hints: Vec<Hint>) -> Result<usize> {
-        let waiting = self.delivery.ask(outlet, |taken| Command::Hint { outlet, hints, taken }).await;
-        let waiting = waiting.ok_or_else(|| missing(outlet))?;
-        self.delivery.flush(&*self.store.engine).await?;
+        let worker = self.worker()?;
+        let waiting = worker.ask(outlet, |taken| Command::Hint { outlet, hints, taken }).await?;
+        worker.during(worker.delivery.flush(&*self.store.engine)).await?;
         Ok(waiting)
     }
 
     pub async fn attempts(&self, id: OutletId, query: AttemptQuery) -> Result<Vec<AttemptRecord>> {
         // What was just sent is shown too. A store in trouble shows what it has.
-        if let Err(error) = self.delivery.record_now().await {
+        if let Some(worker) = self.worker_now()
+            && let Err(error) = worker.during(worker.delivery.record_now()).await
+        {
             tracing::debug!(reason = error.chain(), "attempts are shown without the latest");
         }
         self.store.deliveries.attempts(id, query).await

@@ -18,13 +18,14 @@ impl Node {
     /// Asks for so many more messages; says how many are asked for then. Durable.
     pub async fn add_demand(&self, stream: StreamId, id: OutletId, quantity: u64) -> Result<u64> {
         self.require_passive(stream, id)?;
-        let added = self.delivery.ask(id, |left| Command::Demand { outlet: id, quantity, max: DEMAND_MAX, left }).await;
-        let left = added.ok_or_else(|| missing(id))?.map_err(|left| {
+        let worker = self.worker()?;
+        let added = worker.ask(id, |left| Command::Demand { outlet: id, quantity, max: DEMAND_MAX, left }).await?;
+        let left = added.map_err(|left| {
             Error::conflict(format!(
                 "{left} messages are asked for already; {quantity} more would be past the maximum of {DEMAND_MAX}"
             ))
         })?;
-        self.delivery.flush(&*self.store.engine).await?;
+        worker.during(worker.delivery.flush(&*self.store.engine)).await?;
         Ok(left)
     }
 
@@ -45,11 +46,8 @@ impl Node {
     ) -> Result<Vec<Message>> {
         self.require_passive(stream, id)?;
         let deadline = Instant::now() + wait;
-        let pulled = self
-            .delivery
-            .ask(id, |reply| Command::Pull { outlet: id, pull: Pull { limit, lease, deadline, reply } })
-            .await;
-        pulled.ok_or_else(|| missing(id))
+        let pull = |reply| Command::Pull { outlet: id, pull: Pull { limit, lease, deadline, reply } };
+        self.worker()?.ask(id, pull).await
     }
 
     /// Does the same with each receipt, and says of each whether it was one.
@@ -61,8 +59,7 @@ impl Node {
         how: Settle,
     ) -> Result<Vec<Result<(), ReceiptError>>> {
         self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
-        let settled = self.delivery.ask(id, |results| Command::Settle { outlet: id, receipts, how, results }).await;
-        settled.ok_or_else(|| missing(id))
+        self.worker()?.ask(id, |results| Command::Settle { outlet: id, receipts, how, results }).await
     }
 
     fn require_passive(&self, stream: StreamId, id: OutletId) -> Result<()> {

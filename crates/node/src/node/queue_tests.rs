@@ -20,13 +20,17 @@ use flare_memory::{Broker, open};
 use tokio::sync::Notify;
 
 use super::{Node, tests::Lab};
-use crate::{QueuePer, Settings, Supervisor, Tasks};
+use crate::{OpenQueue, QueuePer, Settings, Supervisor, TaskSettings};
 
 const DOCUMENTS: usize = 6;
 
 fn settings(queue: Arc<dyn Queue>, queues: QueuePer) -> Settings {
-    let tasks = Tasks { queue, prefix: "flare-test".to_owned(), queues, window: 4 };
-    Settings { tasks: Some(Arc::new(tasks)), slots: 2, ..Settings::default() }
+    let open: OpenQueue = Arc::new(move || {
+        let queue = queue.clone();
+        Box::pin(async move { Ok(queue) })
+    });
+    let tasks = TaskSettings { engine: "memory", open, prefix: "flare-test".to_owned(), queues, window: 4 };
+    Settings { tasks: Some(tasks), slots: 2, ..Settings::default() }
 }
 
 /// What a client of the outlet knows: the newest revision of each document that it was shown.

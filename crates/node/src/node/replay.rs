@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Node, missing};
+use super::{Node, missing, worker::Worker};
 use crate::{
     clock,
     delivery::mailbox::{Forget, Hint},
@@ -45,6 +45,15 @@ struct Running {
     cancel: CancellationToken,
 }
 
+impl Replays {
+    /// Ends the replay of an outlet that is gone.
+    pub fn drop(&self, outlet: OutletId) {
+        if let Some(running) = self.running.lock().remove(&outlet) {
+            running.cancel.cancel();
+        }
+    }
+}
+
 impl Node {
     /// Starts a replay; `Conflict` while another one of the outlet is under way.
     pub async fn start_replay(
@@ -54,7 +63,8 @@ impl Node {
         from: ReplayFrom,
         prefix: String,
     ) -> Result<Replay> {
-        let _one_at_a_time = self.administration.lock().await;
+        let worker = self.worker()?;
+        let _one_at_a_time = self.administrate().await?;
         self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
         if self.replay(id).is_some() {
             return Err(Error::conflict(format!("a replay of subscription {id} is under way; cancel it, or wait")));
@@ -75,46 +85,47 @@ impl Node {
             documents: 0,
             started_at: clock::now(),
         };
-        self.store.deliveries.save_replay(id, Some(replay.clone())).await?;
-        self.run_replay(replay.clone());
+        worker.during(self.store.deliveries.save_replay(id, Some(replay.clone()))).await?;
+        self.run_replay(&worker, replay.clone());
         Ok(replay)
     }
 
     /// The replay under way.
     pub fn replay(&self, id: OutletId) -> Option<Replay> {
-        self.replays.running.lock().get(&id).map(|running| running.replay.clone())
+        self.worker_now()?.replays.running.lock().get(&id).map(|running| running.replay.clone())
     }
 
     /// Ends the replay under way; says whether there was one. What it has noted so far is still delivered.
     pub async fn cancel_replay(&self, id: OutletId) -> Result<bool> {
-        let Some(running) = self.replays.running.lock().remove(&id) else { return Ok(false) };
+        let worker = self.worker()?;
+        let Some(running) = worker.replays.running.lock().remove(&id) else { return Ok(false) };
         running.cancel.cancel();
-        self.store.deliveries.save_replay(id, None).await?;
+        worker.during(self.store.deliveries.save_replay(id, None)).await?;
         Ok(true)
     }
 
     /// Goes on with what was under way when the node stopped.
-    pub(super) async fn resume_replays(self: &Arc<Self>) -> Result<()> {
+    pub(super) async fn resume_replays(self: &Arc<Self>, worker: &Arc<Worker>) -> Result<()> {
         for replay in self.store.deliveries.replays().await? {
-            self.run_replay(replay);
+            self.run_replay(worker, replay);
         }
         Ok(())
     }
 
-    fn run_replay(self: &Arc<Self>, replay: Replay) {
-        let cancel = self.stop.child_token();
+    fn run_replay(self: &Arc<Self>, worker: &Arc<Worker>, replay: Replay) {
+        let cancel = worker.stop.child_token();
         let running = Running { replay: replay.clone(), cancel: cancel.clone() };
-        self.replays.running.lock().insert(replay.outlet, running);
-        let node = self.clone();
-        self.supervisor.spawn("replay", Failure::IsLogged, async move {
-            cancel.run_until_cancelled(node.go_through(replay)).await;
+        worker.replays.running.lock().insert(replay.outlet, running);
+        let (node, of) = (self.clone(), worker.clone());
+        worker.supervisor.spawn("replay", Failure::IsLogged, async move {
+            cancel.run_until_cancelled(node.go_through(&of, replay)).await;
         });
     }
 
-    async fn go_through(&self, mut replay: Replay) {
+    async fn go_through(&self, worker: &Worker, mut replay: Replay) {
         let id = replay.outlet;
         loop {
-            match self.step(&mut replay).await {
+            match self.step(worker, &mut replay).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if self.registry.outlet(replay.stream, id).is_none() => {
@@ -127,14 +138,14 @@ impl Node {
                 }
             }
         }
-        self.replays.running.lock().remove(&id);
+        worker.replays.running.lock().remove(&id);
         if let Err(error) = self.store.deliveries.save_replay(id, None).await {
             tracing::warn!(subscription = %id, reason = error.chain(), "could not note the end of a replay");
         }
     }
 
     /// Takes the next page; false at the end.
-    async fn step(&self, replay: &mut Replay) -> Result<bool> {
+    async fn step(&self, worker: &Worker, replay: &mut Replay) -> Result<bool> {
         if replay.position >= replay.until {
             return Ok(false);
         }
@@ -158,7 +169,7 @@ impl Node {
             self.hint(replay.outlet, hints).await?;
         }
         self.store.deliveries.save_replay(replay.outlet, Some(replay.clone())).await?;
-        if let Some(running) = self.replays.running.lock().get_mut(&replay.outlet) {
+        if let Some(running) = worker.replays.running.lock().get_mut(&replay.outlet) {
             running.replay = replay.clone();
         }
         Ok(true)

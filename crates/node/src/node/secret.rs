@@ -26,9 +26,9 @@ impl Node {
     /// Gives the outlet a new secret; the present one signs too for a while. The same secret again changes nothing.
     /// `NotFound` if it is not there, `Invalid` if the secret is not one of the scheme.
     pub async fn rotate_secret(&self, stream: StreamId, id: OutletId, rotation: Rotation) -> Result<Arc<Outlet>> {
-        let _one_at_a_time = self.administration.lock().await;
+        let mut known = self.administrate().await?;
         let present = self.registry.outlet(stream, id).ok_or_else(|| missing(id))?;
-        let now = clock::now();
+        let now = clock::after(present.updated_at);
         let scheme = rotation.signature.unwrap_or_else(|| present.signing.secret.scheme());
         let secret = match rotation.secret {
             Some(secret) if secret.scheme() == scheme => secret,
@@ -44,10 +44,7 @@ impl Node {
             .map_err(|error| Error::invalid("overlap: it ends too far in the future").because(error))?;
         let previous = (until > now).then(|| (present.signing.secret.clone(), until));
         let outlet = Arc::new(Outlet { signing: Signing { secret, previous }, updated_at: now, ..(*present).clone() });
-        self.store.outlets.update(&outlet).await?;
-        self.registry.put_outlet(outlet.clone());
-        self.delivery.update(outlet.clone());
-        Ok(outlet)
+        self.put_outlet(&mut known, outlet).await
     }
 }
 

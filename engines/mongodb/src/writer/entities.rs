@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(crate) enum EntityWrite {
-    InsertStream { id: StreamId, body: Bytes, once: Option<Idempotency> },
+    InsertStream { id: StreamId, body: Bytes, once: Option<Idempotency>, seen: Option<u64> },
     DeleteStream(StreamId),
     InsertOutlet { id: OutletId, stream: StreamId, body: Bytes, start: Sequence, once: Option<Idempotency> },
     UpdateOutlet { id: OutletId, body: Bytes },
@@ -44,9 +44,13 @@ impl Writer {
         let version = int(plan.group.base.version + 1);
         let start = |id: String| doc! { "_id": id, "version": version };
         match write {
-            EntityWrite::InsertStream { id, body, once } => {
+            EntityWrite::InsertStream { id, body, once, seen } => {
                 if let Some(before) = self.made_before(plan, once.as_ref(), id.as_bytes()).await? {
                     return Ok(Done::MadeBefore(before));
+                }
+                if seen.is_some_and(|seen| seen != plan.group.base.entities) {
+                    plan.group.rows = Default::default();
+                    return Ok(Done::Outdated);
                 }
                 self.require_absent(Table::Streams, "stream", &id.to_string()).await?;
                 plan.group.rows.put(Table::Streams, entity_row(start(id.to_string()), body)?);
