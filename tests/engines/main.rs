@@ -1,6 +1,7 @@
 //! The whole program on data that a server keeps: the promises hold there too. The servers are those of `dev/servers`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a surprise in a test is a failure")]
 
+mod queues;
 mod roles;
 
 use std::time::Duration;
@@ -15,13 +16,19 @@ fn user(number: usize) -> String {
     format!("http://api.test/users/{number}")
 }
 
-/// The sections `repository`, with a namespace that nothing else uses, and `node`; none, with a word, without a server.
-fn repository(name: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
+/// Where a server is; none, with a word, without one.
+fn address(variable: &str) -> Option<String> {
     let Ok(url) = std::env::var(variable) else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{variable} is not set, and CI=true");
         println!("skipped: {variable} is not set; `dev/servers up` starts the server, `dev/servers env` says where");
         return None;
     };
+    Some(url)
+}
+
+/// The sections `repository`, with a namespace that nothing else uses, and `node`; none, with a word, without a server.
+fn repository(name: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
+    let url = address(variable)?;
     let namespace = format!("test_{}_{}", std::process::id(), name.replace('-', "_"));
     Some(format!("[repository]\n{}\n[node]\nlease = \"2s\"\n", section(&url, &namespace)))
 }

@@ -6,7 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use flare_node::Work;
+use flare_node::{Status, Work};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::{
     api::Shared,
     error::{self, ApiError},
     openapi::{self, Always, Asked},
-    wire::overview::{Fine, NodeShown, Overview, RepositoryShown, StatusShown, WorkerShown},
+    wire::overview::{EngineShown, Fine, NodeShown, Overview, StatusShown, WorkerShown},
 };
 
 /// The page may run its own script and style and read the OpenAPI page, and nothing else.
@@ -63,11 +63,8 @@ pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response
             connections: shared.connections_open() as u64,
         },
         worker: WorkerShown::of(&shared.node, &status.duty),
-        repository: RepositoryShown {
-            engine: status.engine,
-            healthy: status.trouble.is_none(),
-            reason: status.trouble.as_deref(),
-        },
+        repository: EngineShown::new(status.engine, status.trouble.as_deref()),
+        queue: status.queue.as_ref().map(|queue| EngineShown::new(queue.engine, queue.trouble.as_deref())),
         resources: status.streams as u64,
         subscriptions: status.outlets as u64,
         sequence: status.sequence.0,
@@ -82,12 +79,13 @@ pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response
 #[utoipa::path(get, path = "/health", operation_id = "getHealth", tag = "node", security(()),
     responses((status = 200, description = "It runs", body = Fine), Always))]
 pub(crate) async fn health() -> Result<Response, ApiError> {
-    json(StatusCode::OK, &Fine { status: "ok" })
+    json(StatusCode::OK, &Fine { status: "ok", reason: None })
 }
 
 /// Whether the node can take writes.
 ///
-/// Needs no token. The 503 says why it cannot. A node that waits for its turn to work, or never does, can.
+/// Needs no token. The 503 says why it cannot. A node that waits for its turn to work, or never does, can; so can one whose
+/// queue is away.
 #[utoipa::path(get, path = "/ready", operation_id = "getReady", tag = "node", security(()),
     responses((status = 200, description = "It can", body = Fine), Always))]
 pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, ApiError> {
@@ -100,8 +98,15 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response,
             let detail = format!("the repository ({}) is in trouble: {trouble}", status.engine);
             Err(ApiError::new(error::NOT_READY, detail))
         }
-        None => json(StatusCode::OK, &Fine { status: "ready" }),
+        None => json(StatusCode::OK, &Fine { status: "ready", reason: queue_trouble(&status) }),
     }
+}
+
+/// Documents are taken all the same; they are delivered when the queue is well again.
+fn queue_trouble(status: &Status) -> Option<String> {
+    let queue = status.queue.as_ref()?;
+    let trouble = queue.trouble.as_ref()?;
+    Some(format!("nothing is delivered, the queue ({}) is in trouble: {trouble}", queue.engine))
 }
 
 /// This API as OpenAPI 3.1.

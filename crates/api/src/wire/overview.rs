@@ -29,7 +29,11 @@ pub(crate) struct StatusShown<'a> {
     pub node: NodeShown<'a>,
     /// The node that delivers; none if no node does at present.
     pub worker: Option<WorkerShown>,
-    pub repository: RepositoryShown<'a>,
+    pub repository: EngineShown<'a>,
+    /// The queue that changes go through, on the node that works, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub queue: Option<EngineShown<'a>>,
     #[schema(minimum = 0)]
     pub resources: u64,
     #[schema(minimum = 0)]
@@ -97,14 +101,20 @@ impl WorkerShown {
     }
 }
 
-/// The store.
+/// A store or a queue.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct RepositoryShown<'a> {
+pub(crate) struct EngineShown<'a> {
     pub engine: &'static str,
-    /// Whether writes succeed.
+    /// Whether it works.
     pub healthy: bool,
-    /// Why they do not.
+    /// Why it does not.
     pub reason: Option<&'a str>,
+}
+
+impl<'a> EngineShown<'a> {
+    pub fn new(engine: &'static str, trouble: Option<&'a str>) -> Self {
+        Self { engine, healthy: trouble.is_none(), reason: trouble }
+    }
 }
 
 /// Counted since the node started, but for `inFlight` and `retriesWaiting`.
@@ -144,4 +154,8 @@ impl From<&Status> for DeliveriesShown {
 pub(crate) struct Fine {
     #[schema(examples("ok", "ready"))]
     pub status: &'static str,
+    /// What does not work all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reason: Option<String>,
 }

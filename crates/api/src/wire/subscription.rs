@@ -308,7 +308,7 @@ impl Subscription {
         shown.with_progress(outlet, node).await
     }
 
-    /// With how far the snapshot is, if one is under way.
+    /// With how far the snapshot is, if one is under way. One whose queue is to be set up is being prepared too.
     pub async fn with_progress(self, outlet: &Outlet, node: &Node) -> Self {
         match node.snapshot_position(outlet).await {
             Some(position) if outlet.status.is_active() => Self {
@@ -316,6 +316,7 @@ impl Subscription {
                 progress: Some(Progress { position: position.0, until: outlet.since.0 }),
                 ..self
             },
+            _ if outlet.status.is_active() && node.is_preparing(outlet.id) => Self { status: "preparing", ..self },
             _ => self,
         }
     }

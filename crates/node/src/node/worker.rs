@@ -124,6 +124,7 @@ impl Node {
         if let Some(worker) = self.worker_now() {
             worker.stop.cancel();
             worker.delivery.stop().await;
+            worker.delivery.leave_queue().await;
         }
     }
 
