@@ -85,10 +85,12 @@ impl Publishers {
         deadline: Instant,
     ) -> Result<()> {
         self.link.session(deadline).await?;
-        self.link.unblocked(deadline).await?;
+        if !self.link.unblocked(deadline).await {
+            return Err(self.link.unconfirmed(queue));
+        }
         let (answer, answered) = oneshot::channel();
         let job = Job { queue: queue.as_str().into(), messages, answer };
-        let late = |_| self.link.unconfirmed();
+        let late = |_| self.link.unconfirmed(queue);
         timeout_at(deadline, jobs.send(job)).await.map_err(late)?.map_err(|_| crate::closed())?;
         timeout_at(deadline, answered).await.map_err(late)?.map_err(|_| crate::closed())?
     }
