@@ -1,7 +1,7 @@
-//! How many messages a second go through the engine, compared with the bare driver on the same broker: pushed in batches
-//! with confirms, pulled and acknowledged.
+//! How many messages a second go through the engine, compared with the bare driver on the same broker: pushed in
+//! batches with confirms, pulled and acknowledged.
 //!
-//! `cargo run --release -p flare-rabbitmq --example throughput-rabbitmq -- [messages]`, with FLARE_TEST_RABBITMQ_URL set.
+//! `cargo run --release -p flare-rabbitmq --example throughput-rabbitmq -- [messages]` with FLARE_TEST_RABBITMQ_URL.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement fails by panicking")]
 

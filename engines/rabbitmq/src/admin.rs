@@ -23,8 +23,8 @@ use crate::{QueueType, address::Address, closed, failure, link, session::Session
 
 /// Questions at once.
 const CHANNELS_MAX: usize = 4;
-/// Quorum queues of RabbitMQ 4 throw a message away that was given back 20 times. With a limit they also put what is given
-/// back near the head of the queue instead of at its end.
+/// Quorum queues of RabbitMQ 4 throw a message away that was given back 20 times. With a limit they also put what is
+/// given back near the head of the queue instead of at its end.
 const DELIVERIES_MAX: i64 = 1_000_000_000;
 
 pub(crate) struct Admin {

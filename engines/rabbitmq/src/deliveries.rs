@@ -40,6 +40,8 @@ pub(crate) struct Deliveries {
 
 pub(crate) struct DeliveryChannel {
     number: u64,
+    /// The broker, for people.
+    server: String,
     channel: Channel,
     consumers: AtomicUsize,
     ledger: Mutex<Ledger>,
@@ -99,6 +101,7 @@ impl Deliveries {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::new(DeliveryChannel {
             number,
+            server: session.server.clone(),
             channel,
             consumers: AtomicUsize::new(1),
             ledger: Mutex::default(),
@@ -137,6 +140,11 @@ impl Deliveries {
 impl DeliveryChannel {
     pub fn is_up(&self) -> bool {
         self.channel.status().connected()
+    }
+
+    /// What those are told who wait for a message.
+    pub fn lost(&self, reason: &str) -> Error {
+        Error::unavailable(format!("RabbitMQ at {} is gone: {reason}", self.server))
     }
 
     pub fn receipt(&self, delivery: u64) -> Receipt {

@@ -39,8 +39,8 @@ use self::{
 /// How the engine reaches the broker, and how much it takes of it.
 #[derive(Clone)]
 pub struct Options {
-    /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS; several hosts as `one:5672,two:5672`. It takes the
-    /// place of the five settings that follow.
+    /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS; several hosts as `one:5672,two:5672`. It takes
+    /// the place of the five settings that follow.
     pub url: Option<String>,
     /// Brokers of one cluster as `host:port`, tried in turn.
     pub addrs: Vec<String>,

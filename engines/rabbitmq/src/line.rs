@@ -294,7 +294,7 @@ impl Line {
             tokio::select! {
                 delivery = consumer.next() => match delivery {
                     Some(Ok(delivery)) => self.take_in(channel, delivery),
-                    Some(Err(error)) => end = End::Lost(Error::unavailable(format!("RabbitMQ: {}", failure::reason(&error)))),
+                    Some(Err(error)) => end = End::Lost(channel.lost(&failure::reason(&error))),
                     None => break,
                 },
                 () = self.quiet.notified() => {
@@ -308,9 +308,7 @@ impl Line {
         let left = self.state.lock().buffer.drain(..).map(|waiting| waiting.number).collect();
         channel.settle(left, Verdict::Again).await;
         match end {
-            End::Left | End::Cancelled if !channel.is_up() => {
-                End::Lost(Error::unavailable("the connection to RabbitMQ was closed"))
-            }
+            End::Left | End::Cancelled if !channel.is_up() => End::Lost(channel.lost("the connection was closed")),
             end => end,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flare_core::{Error, Result};
+use flare_core::{Error, Result, queue::QueueName};
 use flare_toolkit::health::Backoff;
 use futures_util::StreamExt;
 use lapin::Event;
@@ -87,19 +87,19 @@ impl Link {
         self.blocked.borrow().as_deref().map(blocked_text)
     }
 
-    /// Waits until the broker takes messages.
-    pub async fn unblocked(&self, deadline: Instant) -> Result<()> {
+    /// Waits until the broker takes messages, and tells whether it does.
+    pub async fn unblocked(&self, deadline: Instant) -> bool {
         let mut blocked = self.blocked.subscribe();
-        let unblocked = timeout_at(deadline, blocked.wait_for(Option::is_none)).await.is_ok();
-        if unblocked { Ok(()) } else { Err(self.unconfirmed()) }
+        timeout_at(deadline, blocked.wait_for(Option::is_none)).await.is_ok()
     }
 
     /// Why messages were not confirmed in time.
-    pub fn unconfirmed(&self) -> Error {
-        Error::unavailable(
-            self.trouble()
-                .unwrap_or_else(|| format!("RabbitMQ at {} has not confirmed messages in time", self.address.names())),
-        )
+    pub fn unconfirmed(&self, queue: &QueueName) -> Error {
+        let silence = || {
+            let servers = self.address.names();
+            format!("RabbitMQ at {servers} has not confirmed messages for the queue {queue} in time")
+        };
+        Error::unavailable(self.trouble().unwrap_or_else(silence))
     }
 
     pub fn watch_blocked(&self) -> watch::Receiver<Option<String>> {

@@ -85,10 +85,12 @@ impl Publishers {
         deadline: Instant,
     ) -> Result<()> {
         self.link.session(deadline).await?;
-        self.link.unblocked(deadline).await?;
+        if !self.link.unblocked(deadline).await {
+            return Err(self.link.unconfirmed(queue));
+        }
         let (answer, answered) = oneshot::channel();
         let job = Job { queue: queue.as_str().into(), messages, answer };
-        let late = |_| self.link.unconfirmed();
+        let late = |_| self.link.unconfirmed(queue);
         timeout_at(deadline, jobs.send(job)).await.map_err(late)?.map_err(|_| crate::closed())?;
         timeout_at(deadline, answered).await.map_err(late)?.map_err(|_| crate::closed())?
     }
@@ -147,7 +149,7 @@ impl Publisher {
                 }
                 _ = blocked.changed() => {}
                 _ = look.tick() => {
-                    if flight.forsaken() > FORSAKEN_MAX {
+                    if flight.callers.forsaken() > FORSAKEN_MAX {
                         return flight.end("messages are not confirmed");
                     }
                 }
@@ -168,44 +170,32 @@ type Confirmed = (u64, lapin::Result<Confirmation>);
 /// What is on its way on one channel.
 struct Flight<'a> {
     channel: &'a Channel,
-    server: &'a str,
     properties: BasicProperties,
     sent: FuturesUnordered<BoxFuture<'static, Confirmed>>,
-    waiting: HashMap<u64, Waiting>,
-    number: u64,
-}
-
-/// A job whose messages are on their way.
-struct Waiting {
-    queue: ShortString,
-    answer: oneshot::Sender<Result<()>>,
-    unconfirmed: usize,
-    outcome: Result<()>,
+    callers: Callers<'a>,
 }
 
 impl<'a> Flight<'a> {
     fn new(channel: &'a Channel, server: &'a str) -> Self {
         let properties =
             BasicProperties::default().with_content_type("application/json".into()).with_delivery_mode(PERSISTENT);
-        let (sent, waiting) = (FuturesUnordered::new(), HashMap::new());
-        Self { channel, server, properties, sent, waiting, number: 0 }
+        let callers = Callers { server, number: 0, waiting: HashMap::new() };
+        Self { channel, properties, sent: FuturesUnordered::new(), callers }
     }
 
     fn send(&mut self, job: Job) {
         if job.answer.is_closed() {
             return;
         }
-        self.number += 1;
-        for message in &job.messages {
-            self.sent.push(self.publish(job.queue.clone(), message.clone()));
-        }
         let Job { queue, messages, answer } = job;
-        let waiting = Waiting { queue, answer, unconfirmed: messages.len(), outcome: Ok(()) };
-        self.waiting.insert(self.number, waiting);
+        let number = self.callers.enter(queue.clone(), messages.len(), answer);
+        for message in messages {
+            self.sent.push(self.publish(number, queue.clone(), message));
+        }
     }
 
-    fn publish(&self, queue: ShortString, message: Bytes) -> BoxFuture<'static, Confirmed> {
-        let (channel, properties, number) = (self.channel.clone(), self.properties.clone(), self.number);
+    fn publish(&self, number: u64, queue: ShortString, message: Bytes) -> BoxFuture<'static, Confirmed> {
+        let (channel, properties) = (self.channel.clone(), self.properties.clone());
         let options = BasicPublishOptions { mandatory: true, immediate: false };
         async move {
             let published = channel.basic_publish("".into(), queue, options, &message, properties).await;
@@ -219,12 +209,11 @@ impl<'a> Flight<'a> {
 
     /// Reads all confirms that are ready, then answers the jobs that are done.
     fn read(&mut self, first: Confirmed) -> lapin::Result<()> {
-        let mut done = Vec::new();
         let (mut next, mut misses) = (Some(first), 0);
         loop {
             match next {
                 Some((number, outcome)) => {
-                    self.note(number, outcome?, &mut done);
+                    self.callers.note(number, outcome?);
                     misses = 0;
                 }
                 None if misses == MISSES_MAX => break,
@@ -232,18 +221,41 @@ impl<'a> Flight<'a> {
             }
             next = self.sent.next().now_or_never().flatten();
         }
-        for waiting in done.into_iter().filter_map(|number| self.waiting.remove(&number)) {
-            let _caller_may_be_gone = waiting.answer.send(waiting.outcome);
-        }
+        self.callers.answer();
         Ok(())
     }
 
-    fn note(&mut self, number: u64, confirmation: Confirmation, done: &mut Vec<u64>) {
+    /// Nobody knows what became of the messages.
+    fn end(self, reason: &str) {
+        self.callers.refuse(reason);
+    }
+}
+
+/// Who waits for confirms, by the number of the job.
+struct Callers<'a> {
+    server: &'a str,
+    number: u64,
+    waiting: HashMap<u64, Waiting>,
+}
+
+/// A job whose messages are on their way.
+struct Waiting {
+    queue: ShortString,
+    answer: oneshot::Sender<Result<()>>,
+    unconfirmed: usize,
+    outcome: Result<()>,
+}
+
+impl Callers<'_> {
+    fn enter(&mut self, queue: ShortString, messages: usize, answer: oneshot::Sender<Result<()>>) -> u64 {
+        self.number += 1;
+        self.waiting.insert(self.number, Waiting { queue, answer, unconfirmed: messages, outcome: Ok(()) });
+        self.number
+    }
+
+    fn note(&mut self, number: u64, confirmation: Confirmation) {
         if let Some(waiting) = self.waiting.get_mut(&number) {
             waiting.unconfirmed -= 1;
-            if waiting.unconfirmed == 0 {
-                done.push(number);
-            }
             if confirmation.is_nack() && waiting.outcome.is_ok() {
                 let text = format!("RabbitMQ at {} did not take messages for the queue {}", self.server, waiting.queue);
                 waiting.outcome = Err(Error::unavailable(text));
@@ -257,16 +269,65 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Messages that nobody waits for any more.
-    fn forsaken(&self) -> usize {
-        self.waiting.values().filter(|waiting| waiting.answer.is_closed()).map(|waiting| waiting.unconfirmed).sum()
+    /// Answers the jobs whose messages are all confirmed.
+    fn answer(&mut self) {
+        for (_, done) in self.waiting.extract_if(|_, waiting| waiting.unconfirmed == 0) {
+            let _caller_may_be_gone = done.answer.send(done.outcome);
+        }
     }
 
-    /// Nobody knows what became of the messages.
-    fn end(self, reason: &str) {
+    fn refuse(self, reason: &str) {
         for waiting in self.waiting.into_values() {
             let text = format!("RabbitMQ at {} did not confirm messages: {reason}", self.server);
             let _caller_may_be_gone = waiting.answer.send(Err(Error::unavailable(text)));
         }
+    }
+
+    /// Messages that nobody waits for any more.
+    fn forsaken(&self) -> usize {
+        self.waiting.values().filter(|waiting| waiting.answer.is_closed()).map(|waiting| waiting.unconfirmed).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flare_core::ErrorKind;
+    use lapin::message::{BasicReturnMessage, Delivery};
+
+    use super::*;
+
+    fn returned(queue: &str) -> Option<BasicReturnMessage> {
+        let delivery = Delivery::mock(0, "".into(), queue.into(), false, Vec::new());
+        Some(BasicReturnMessage { delivery, reply_code: 312, reply_text: "NO_ROUTE".into() })
+    }
+
+    fn kind(mut answered: oneshot::Receiver<Result<()>>) -> Option<ErrorKind> {
+        answered.try_recv().expect("there is an answer").err().map(|error| error.kind())
+    }
+
+    /// Two callers, and what the driver makes of their confirms.
+    fn check(confirms: Vec<(u64, Confirmation)>, there: Option<ErrorKind>, missing: Option<ErrorKind>) {
+        let mut callers = Callers { server: "mq:5672", number: 0, waiting: HashMap::new() };
+        let ((one, one_answered), (two, two_answered)) = (oneshot::channel(), oneshot::channel());
+        assert_eq!(callers.enter("there".into(), 1, one), 1);
+        assert_eq!(callers.enter("missing".into(), 1, two), 2);
+        confirms.into_iter().for_each(|(number, confirmation)| callers.note(number, confirmation));
+        callers.answer();
+        assert_eq!((kind(one_answered), kind(two_answered)), (there, missing));
+        assert!(callers.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_came_back_is_told_to_the_one_who_pushed_it_whoever_is_handed_it() {
+        let not_found = Some(ErrorKind::NotFound);
+        check(vec![(1, Confirmation::Ack(returned("missing"))), (2, Confirmation::Ack(None))], None, not_found);
+        check(vec![(2, Confirmation::Ack(None)), (1, Confirmation::Ack(returned("missing")))], None, not_found);
+        check(vec![(1, Confirmation::Ack(None)), (2, Confirmation::Ack(returned("missing")))], None, not_found);
+    }
+
+    #[test]
+    fn what_the_broker_does_not_take_can_be_tried_again() {
+        let unavailable = Some(ErrorKind::Unavailable);
+        check(vec![(1, Confirmation::Nack(None)), (2, Confirmation::Ack(None))], unavailable, None);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Session {
     breaker: Breaker,
 }
 
-/// Ends the connection for certain: the driver waits without end for a broker that says nothing, or that has blocked it.
+/// Ends the connection for certain: the driver waits without end for a broker that says nothing, or has blocked it.
 struct Breaker(std::net::TcpStream);
 
 impl Drop for Breaker {

@@ -133,7 +133,9 @@ async fn a_pull_that_waits_goes_on_after_a_reconnect() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         lab.proxy.cut();
     });
-    assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Unavailable);
+    let error = waiting.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.chain().contains(&lab.proxy.address().to_string()), "{}", error.chain());
     lab.straight.push(&lab.name, vec![Bytes::from_static(b"1")]).await.unwrap();
     assert_eq!(lab.pull().await, ["1"]);
     lab.close().await;

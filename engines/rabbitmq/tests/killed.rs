@@ -25,8 +25,8 @@ use server::{
     rabbitmqctl, until,
 };
 
-/// RabbitMQ 3.10 writes down a new quorum queue seconds after it has confirmed it; one that is killed before has the queue
-/// again and never answers for it.
+/// RabbitMQ 3.10 writes down a new quorum queue seconds after it has confirmed it; one that is killed before has the
+/// queue again and never answers for it.
 const WRITTEN_DOWN: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -106,9 +106,9 @@ async fn only_those_who_push_to_a_missing_queue_are_told_so() {
     let (queue, there) = (server.open().await, fresh_name());
     queue.declare(&there).await.unwrap();
     for _ in 0..5 {
-        let missing: Vec<_> = (0..20).map(|_| fresh_name()).collect();
+        let missing: Vec<_> = (0..100).map(|_| fresh_name()).collect();
         let good = join_all((0..20).map(|_| queue.push(&there, texts(0..3))));
-        let bad = join_all(missing.iter().map(|name| queue.push(name, texts(0..3))));
+        let bad = join_all(missing.iter().map(|name| queue.push(name, texts(0..1))));
         let (good, bad) = tokio::join!(good, bad);
         good.into_iter().for_each(|pushed| pushed.unwrap());
         for refused in bad {

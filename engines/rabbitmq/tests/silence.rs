@@ -1,4 +1,4 @@
-//! A broker that takes connections and says nothing. In a file of its own, because it counts the threads of the process.
+//! A broker that takes connections and says nothing. In a file of its own, because it counts threads of the process.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 

@@ -37,8 +37,8 @@ pub async fn pull_all(queue: &Arc<dyn Queue>, name: &QueueName, count: usize) ->
     all
 }
 
-/// Pushes and pulls until it is over; then all that was confirmed must have been pulled. Errors must say that it is worth
-/// trying again.
+/// Pushes and pulls until it is over; then all that was confirmed must have been pulled. Errors must say that it is
+/// worth trying again.
 pub async fn survive(queue: &Arc<dyn Queue>, name: &QueueName, is_over: &AtomicBool) {
     let (confirmed, pulled) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
     let is_pushed = AtomicBool::new(false);
