@@ -184,8 +184,11 @@ async fn a_pull_that_is_dropped_while_messages_come_gives_them_back_at_once() {
     let Some(lab) = Lab::open_with(|options| options.visibility = Duration::from_secs(300)).await else { return };
     lab.straight.push(&lab.name, vec![Bytes::from_static(b"a"); 8]).await.unwrap();
     // The answer comes when nobody waits for it any more.
-    lab.proxy.delay(Duration::from_millis(200));
+    lab.proxy.delay(Duration::from_millis(500));
     let _dropped = tokio::time::timeout(Duration::from_millis(100), lab.queue.pull(&lab.name, 8, SOON)).await;
+    while lab.straight.depth(&lab.name).await.unwrap().taken < 8 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let mut count = 0;
     while count < 8 {
         let messages = lab.straight.pull(&lab.name, 8, SOON).await.unwrap();
