@@ -159,7 +159,8 @@ impl Connection {
                 Error::new(kind_of(&error), format!("NATS at {server} refuses {what}")).because(error)
             }
             Failure::NobodyThere => Error::unavailable(format!(
-                "JetStream of NATS at {server} does not answer to {what}: it is starting, has no leader, or is not enabled"
+                "JetStream of NATS at {server} does not answer to {what}: it is starting, has no leader, or \
+                 is not enabled"
             )),
             Failure::Lost(error) => {
                 let words = self.words.lock().take().map(|words| format!(", and said: {words}")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Credentials and region are found where AWS puts them. The environment belongs to a process, so each case is a process of
-//! its own: this test again, with another name.
+//! Credentials and region are found where AWS puts them. The environment belongs to a process, so each case is a
+//! process of its own: this test again, with another name.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
