@@ -42,8 +42,8 @@ struct Load<'q> {
     seen: Mutex<BTreeSet<Bytes>>,
 }
 
-/// Pushes through one connection, pulls and acknowledges through the other, and lets `trouble` happen meanwhile. Panics if
-/// something that was confirmed does not come, or if the connections are not well in the end.
+/// Pushes through one connection, pulls and acknowledges through the other, and lets `trouble` happen meanwhile.
+/// Panics if something that was confirmed does not come, or if the connections are not well in the end.
 pub async fn survive(
     one: &Arc<dyn Queue>,
     two: &Arc<dyn Queue>,

@@ -2,7 +2,8 @@
 //!
 //! `FLARE_TEST_NATS_URL=… cargo run --release -p flare-nats --example throughput-nats [SECONDS]`
 //!
-//! - *driver*: a loop that publishes a batch and waits for the server's answers, fetches it, and confirms it with double acks.
+//! - *driver*: a loop that publishes a batch and waits for the server's answers, fetches it, and confirms it with
+//!   double acks.
 //! - *engine*: `push`, `pull` and `ack` of the same batches.
 //!
 //! Then round trips for each message, counted on the wire.

@@ -11,6 +11,7 @@ use async_nats::{
 use bytes::Bytes;
 use flare_core::{Error, Result};
 use flare_toolkit::health::{Backoff, Health};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{Semaphore, watch};
@@ -96,11 +97,17 @@ impl Connection {
         Err(Error::unavailable(reason.unwrap_or_else(|| format!("NATS at {} is not connected", self.server))))
     }
 
-    /// Asks, and waits for the answer, or for the connection to be lost.
-    pub async fn ask(&self, subject: String, payload: Bytes) -> Result<Message, Failure> {
-        let request = Request::new().payload(payload).timeout(Some(self.timeout));
-        let asking = self.client.send_request(subject, request);
-        self.unless_lost(async { asking.await.map_err(Failure::of_request) }).await
+    /// Asks many things at once, and waits for all answers, or for the connection to be lost.
+    pub async fn ask_all(
+        &self,
+        requests: impl Iterator<Item = (String, Bytes)>,
+    ) -> Result<Vec<Result<Message, Failure>>, Failure> {
+        // One clock for all of them.
+        let ask = |(subject, payload)| self.client.send_request(subject, Request::new().payload(payload).timeout(None));
+        let asking = join_all(requests.map(ask));
+        let answers =
+            async { Ok(asking.await.into_iter().map(|answer| answer.map_err(Failure::of_request)).collect()) };
+        self.unless_lost(answers).await
     }
 
     /// Asks the JSON interface of JetStream.
@@ -152,7 +159,8 @@ impl Connection {
                 Error::new(kind_of(&error), format!("NATS at {server} refuses {what}")).because(error)
             }
             Failure::NobodyThere => Error::unavailable(format!(
-                "JetStream of NATS at {server} does not answer to {what}: it is starting, has no leader, or is not enabled"
+                "JetStream of NATS at {server} does not answer to {what}: it is starting, has no leader, or \
+                 is not enabled"
             )),
             Failure::Lost(error) => {
                 let words = self.words.lock().take().map(|words| format!(", and said: {words}")).unwrap_or_default();

@@ -22,7 +22,6 @@ use flare_core::{
     queue::{Declared, Depth, Message, Queue, QueueLimits, QueueName, Receipt},
 };
 use flare_toolkit::taken::Taken;
-use futures_util::future::{join_all, try_join_all};
 use tokio_util::{sync::DropGuard, task::TaskTracker};
 
 pub use self::options::Options;
@@ -71,9 +70,9 @@ impl NatsQueue {
         let _places = self.connection.places.acquire_many(count).await;
         // It may have been a while.
         self.connection.check()?;
-        let sent = messages.iter().map(|message| self.connection.ask(subject.clone(), message.clone()));
-        // All are sent before the first answer is waited for.
-        for answer in join_all(sent).await {
+        let sent = self.connection.ask_all(messages.iter().map(|message| (subject.clone(), message.clone())));
+        let explain = |failure| self.connection.explain("a message", failure);
+        for answer in sent.await.map_err(explain)? {
             match answer.and_then(|answer| confirmed(&answer.payload)) {
                 Ok(()) => {}
                 Err(failure) => {
@@ -81,7 +80,7 @@ impl NatsQueue {
                         // Without a stream there is no queue.
                         self.lines.check(queue).await?;
                     }
-                    return Err(self.connection.explain("a message", failure));
+                    return Err(explain(failure));
                 }
             }
         }
@@ -95,12 +94,13 @@ impl NatsQueue {
         self.taken.release(queue, receipts);
         let ours = receipts.iter().filter(|receipt| is_receipt(receipt)).collect::<Vec<_>>();
         for some in ours.chunks(BATCH_MAX) {
-            let sent = some.iter().map(|receipt| self.connection.ask(receipt.0.to_string(), how.clone()));
-            for answer in join_all(sent).await {
+            let explain = |failure| self.connection.explain("an acknowledgement", failure);
+            let sent = self.connection.ask_all(some.iter().map(|receipt| (receipt.0.to_string(), how.clone())));
+            for answer in sent.await.map_err(explain)? {
                 match answer {
                     // Nobody is there for messages of a queue that was removed.
                     Ok(_) | Err(Failure::NobodyThere) => {}
-                    Err(failure) => return Err(self.connection.explain("an acknowledgement", failure)),
+                    Err(failure) => return Err(explain(failure)),
                 }
             }
         }
@@ -110,9 +110,9 @@ impl NatsQueue {
     async fn give_all_back(&self) {
         let receipts: Vec<_> = self.taken.take_all().into_iter().flat_map(|(_, receipts)| receipts).collect();
         for some in receipts.chunks(BATCH_MAX) {
-            let sent = some.iter().map(|receipt| self.connection.ask(receipt.0.to_string(), NAK));
+            let sent = self.connection.ask_all(some.iter().map(|receipt| (receipt.0.to_string(), NAK)));
             // What the server does not hear of comes again after `ack_wait`.
-            let _may_be_away = try_join_all(sent).await;
+            let _may_be_away = sent.await;
         }
     }
 }

@@ -190,8 +190,8 @@ impl Drop for Net {
 
 /// Ends a request, and catches what the server has sent before it heard of that.
 ///
-/// The driver forgets a subscription at once when it is ended. So it is told to end after a number of messages that is more
-/// than the server can have sent, and we send what is missing ourselves.
+/// The driver forgets a subscription at once when it is ended. So it is told to end after a number of messages that
+/// is more than the server can have sent, and we send what is missing ourselves.
 async fn catch_the_rest(
     connection: &Connection,
     mut subscriber: Subscriber,

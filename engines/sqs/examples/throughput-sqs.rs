@@ -2,8 +2,8 @@
 //!
 //! `FLARE_TEST_SQS_URL=… cargo run --release -p flare-sqs --example throughput-sqs [SECONDS]`
 //!
-//! - *driver*: a loop that sends ten messages with one call, receives them and deletes them; and as many such loops at the
-//!   same time as the engine makes calls at the same time.
+//! - *driver*: a loop that sends ten messages with one call, receives them and deletes them; and as many such loops at
+//!   the same time as the engine makes calls at the same time.
 //! - *engine*: `push`, `pull` and `ack` of batches.
 //!
 //! Then calls for each message, counted on the wire. An emulator is far slower than either: look at the ratio.

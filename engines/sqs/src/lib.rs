@@ -1,9 +1,9 @@
 //! Amazon SQS as a queue: for teams that run on AWS and want nothing to operate.
 //!
-//! A queue is a standard queue of SQS. Calls take ten messages at most, so that pushes and acknowledgements are cut into
-//! batches that go in parallel ([`batches`]), and pulls fetch in parallel while there is much to fetch ([`line`]). SQS
-//! hands a message out again when it has been invisible for a time; a task prolongs that for those that are still worked
-//! on ([`keep`]).
+//! A queue is a standard queue of SQS. Calls take ten messages at most, so that pushes and acknowledgements are cut
+//! into batches that go in parallel ([`batches`]), and pulls fetch in parallel while there is much to fetch
+//! ([`line`]). SQS hands a message out again when it has been invisible for a time; a task prolongs that for those
+//! that are still worked on ([`keep`]).
 
 mod batches;
 mod failure;

@@ -1,9 +1,9 @@
 //! Pulling from one queue.
 //!
-//! What SQS has handed out is invisible for a time, even if nobody reads the answer. So a call that fetches is never dropped: it
-//! belongs to a task, and the pull waits for that. If the pull is dropped, the next one takes what the task got; if there is
-//! no next one, it is given back. An idle queue has one long poll. Only when a call comes back full, several fetch at the
-//! same time.
+//! What SQS has handed out is invisible for a time, even if nobody reads the answer. So a call that fetches is never
+//! dropped: it belongs to a task, and the pull waits for that. If the pull is dropped, the next one takes what the
+//! task got; if there is no next one, it is given back. An idle queue has one long poll. Only when a call comes back
+//! full, several fetch at the same time.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -106,7 +106,8 @@ impl Line {
         Ok(())
     }
 
-    /// Fetches what is there, by several calls at the same time, until one of them comes back with less than it could hold.
+    /// Fetches what is there, by several calls at the same time, until one of them comes back with less than it could
+    /// hold.
     async fn fetch_many(&self, url: &str, max: usize) -> Result<usize> {
         let (mut asked, mut count, mut is_over) = (0, 0, false);
         let mut calls = FuturesUnordered::new();

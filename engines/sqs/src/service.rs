@@ -160,8 +160,8 @@ impl Service {
         }
         let reason = failure.explain(&self.name, &format!("the queue {queue}"));
         Error::invalid(format!(
-            "{reason}; allow sqs:GetQueueUrl and sqs:CreateQueue to these credentials, or make the queue yourself and set \
-             create = false"
+            "{reason}; allow sqs:GetQueueUrl and sqs:CreateQueue to these credentials, or make the queue yourself \
+             and set create = false"
         ))
     }
 

@@ -1,5 +1,5 @@
-//! The emulator is stopped under load. It keeps what it has only if it is stopped in peace: a kill empties it, which the
-//! real service never does. In a file of its own, because nobody else can use it meanwhile.
+//! The emulator is stopped under load. It keeps what it has only if it is stopped in peace: a kill empties it, which
+//! the real service never does. In a file of its own, because nobody else can use it meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 

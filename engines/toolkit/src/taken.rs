@@ -1,5 +1,5 @@
-//! Messages that were taken from a queue and are not settled yet: their server must hear in time that they are still worked
-//! on, or it hands them out again.
+//! Messages that were taken from a queue and are not settled yet: their server must hear in time that they are still
+//! worked on, or it hands them out again.
 
 use std::{collections::HashMap, time::Duration};
 

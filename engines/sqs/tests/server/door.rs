@@ -22,13 +22,16 @@ pub struct Door {
     pub address: SocketAddr,
     rule: Arc<Mutex<Option<Rule>>>,
     actions: Arc<Mutex<Vec<String>>>,
+    /// The key and the region of the last request.
+    caller: Arc<Mutex<String>>,
 }
 
 impl Door {
     /// Opens the door to a host and a port.
     pub async fn open(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let door = Self { address: listener.local_addr().unwrap(), rule: Arc::default(), actions: Arc::default() };
+        let address = listener.local_addr().unwrap();
+        let door = Self { address, rule: Arc::default(), actions: Arc::default(), caller: Arc::default() };
         let shared = door.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -49,7 +52,14 @@ impl Door {
         self.actions.lock().iter().filter(|asked| *asked == action).count()
     }
 
+    /// Who has asked last: the key, the day, the region.
+    pub fn caller(&self) -> String {
+        self.caller.lock().clone()
+    }
+
     fn answer(&self, head: &str) -> Option<String> {
+        let credential = head.split("Credential=").nth(1).and_then(|rest| rest.split(',').next());
+        *self.caller.lock() = credential.unwrap_or_default().to_owned();
         let target = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("x-amz-target").then(|| value.trim().to_owned())
