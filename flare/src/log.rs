@@ -33,6 +33,8 @@ fn filter(level: LogLevel) -> Targets {
     };
     // A target is a prefix: this names `flare` and all `flare_…` crates.
     let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("flare", level);
+    // It takes a queue that is missing for an error, and shows messages; what matters of it the engine tells.
+    let targets = targets.with_target("lapin", LevelFilter::OFF);
     // Who changed what is told at every level.
     targets.with_target("audit", LevelFilter::INFO.max(level))
 }
