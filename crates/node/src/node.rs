@@ -15,7 +15,7 @@ pub use passive::DEMAND_MAX;
 pub use replay::ReplayFrom;
 pub use turn::{Duty, Work};
 
-use follow::{Known, LOAD_PAGE};
+use follow::{Known, LOAD_PAGE, Made};
 use worker::Worker;
 
 use std::{
@@ -234,7 +234,7 @@ impl Node {
     pub async fn create_token(&self, new: NewToken) -> Result<(Arc<Token>, TokenText)> {
         let mut known = self.administrate().await?;
         let made = self.tokens.create(new).await?;
-        self.wrote(&mut known);
+        self.made(&mut known, Made::Token(made.0.id));
         Ok(made)
     }
 
@@ -268,7 +268,7 @@ impl Node {
             }
             match inserted? {
                 Some(Inserted::New) => {
-                    self.wrote(&mut known);
+                    self.made(&mut known, Made::Stream(stream.id));
                     return Ok(Created::New(stream));
                 }
                 Some(Inserted::Before(id)) => {
@@ -346,7 +346,7 @@ impl Node {
         });
         match self.store.outlets.insert(&outlet, once).await? {
             Inserted::New => {
-                self.wrote(&mut known);
+                self.made(&mut known, Made::Outlet(outlet.id));
                 self.registry.put_outlet(outlet.clone());
                 if let Some(worker) = self.worker_now() {
                     worker.delivery.add(outlet.clone(), standing_of(&outlet));

@@ -29,7 +29,7 @@ struct Faulty(Fault);
 
 #[async_trait]
 impl Streams for Faulty {
-    async fn insert(&self, _: &Stream, _: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+    async fn insert(&self, _: &Stream, _: Option<Idempotency>, _: Option<u64>) -> Result<Option<Inserted<StreamId>>> {
         match self.0 {
             Fault::Fails => {
                 let cause = std::io::Error::other("no space left on device");

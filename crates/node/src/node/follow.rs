@@ -45,6 +45,13 @@ impl Known {
     }
 }
 
+/// A new entity.
+pub(super) enum Made {
+    Stream(StreamId),
+    Outlet(OutletId),
+    Token(TokenId),
+}
+
 /// Entities as they are in the store.
 #[derive(Default)]
 pub(super) struct Entities {
@@ -76,10 +83,20 @@ impl Node {
         Ok(known)
     }
 
-    /// This node has written an entity.
+    /// This node has changed or removed an entity.
     pub(super) fn wrote(&self, known: &mut Known) {
         if self.is_shared() {
             self.set_revision(known, known.revision + 1);
+        }
+    }
+
+    /// This node has made an entity.
+    pub(super) fn made(&self, known: &mut Known, new: Made) {
+        self.wrote(known);
+        match new {
+            Made::Stream(id) => known.stream = known.stream.max(Some(id)),
+            Made::Outlet(id) => known.outlet = known.outlet.max(Some(id)),
+            Made::Token(id) => known.token = known.token.max(Some(id)),
         }
     }
 

@@ -144,3 +144,6 @@ impl ChangeListener for Nobody {
 
     fn missed(&self, _: Sequence) {}
 }
+
+#[cfg(test)]
+mod tests;
