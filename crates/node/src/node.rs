@@ -59,7 +59,8 @@ pub use secret::Rotation;
 /// How often a stream is compared with all others because other nodes have written meanwhile.
 const CLAIMS_MAX: usize = 20;
 
-/// A running node. What it knows and answers is always there; the worker only while it is this node's turn: alone, always.
+/// A running node. What it knows and answers is always there; the worker only while it is this node's turn: alone,
+/// always.
 pub struct Node {
     store: Store,
     registry: Arc<Registry>,
@@ -147,8 +148,8 @@ pub struct DeliveryCounts {
 }
 
 impl Node {
-    /// Reads streams, outlets and tokens from the store. Alone, goes on with what is due before it returns; otherwise when
-    /// it is the turn of this node.
+    /// Reads streams, outlets and tokens from the store. Alone, goes on with what is due before it returns; otherwise
+    /// when it is the turn of this node.
     pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
@@ -179,12 +180,11 @@ impl Node {
         supervisor.spawn("entity-follower", Failure::StopsNode, node.clone().follow(stop.clone()));
         let turns = node.clone();
         supervisor.spawn("turns", Failure::StopsNode, async move {
-            let ended = turns.turns_ended.clone();
+            let _ended = turns.turns_ended.clone().drop_guard();
             match work {
                 Work::StandsBy => turns.stand_by(stop).await,
                 Work::Works | Work::Waits => turns.take_turns(stop).await,
             }
-            ended.cancel();
         });
         Ok(node)
     }

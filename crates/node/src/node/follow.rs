@@ -1,7 +1,7 @@
 //! Streams, outlets and tokens that other nodes have written.
 //!
-//! Every node has all of them in memory. A number in the store rises with every write; a node that finds it higher than it
-//! knows reads what is new at the end of the tables, which is enough if that accounts for all of the difference, and
+//! Every node has all of them in memory. A number in the store rises with every write; a node that finds it higher than
+//! it knows reads what is new at the end of the tables, which is enough if that accounts for all of the difference, and
 //! otherwise everything. What differs is put into the registry, and handed to the worker if it is on this node.
 
 use std::sync::{Arc, atomic::Ordering};
@@ -46,6 +46,7 @@ impl Known {
 }
 
 /// A new entity.
+#[derive(Clone, Copy)]
 pub(super) enum Made {
     Stream(StreamId),
     Outlet(OutletId),
@@ -181,7 +182,7 @@ impl Node {
         let (revision, entities) = read_all(&self.store).await?;
         known.note(&entities);
         self.tokens.replace(entities.tokens);
-        let difference = self.registry.replace(entities.streams, entities.outlets);
+        let difference = self.registry.replace(&entities.streams, &entities.outlets);
         if let Some(worker) = self.worker_now() {
             worker.follow(&difference);
         }

@@ -115,8 +115,8 @@ async fn until(what: &str, is_true: impl Fn() -> bool) {
 }
 
 fn new_stream(endpoint: &str) -> NewStream {
-    let sample = make::stream(endpoint);
-    NewStream { endpoint: sample.endpoint.clone(), change: sample.change.clone() }
+    let Stream { endpoint, change, .. } = make::stream(endpoint);
+    NewStream { endpoint, change }
 }
 
 async fn make_stream(node: &Node, endpoint: &str) -> Arc<Stream> {
