@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flare_contract::proxy::Proxy;
-use flare_tests::{Flare, Receiver, Reply, Subscription, within};
+use flare_tests::{Flare, Gate, Receiver, Reply, Subscription, within};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -261,6 +261,51 @@ async fn a_database_that_is_away_for_longer_than_the_lease_is_waited_for_in_plac
     receiver.expect_never_backwards();
     let shown = status(&flare).await;
     assert_eq!((&shown["node"]["pid"], &shown["worker"]["epoch"]), (&pid, &json!(2)));
+}
+
+/// Who cannot reach the database stops before anybody else begins, and takes its place in the line afterwards.
+#[tokio::test]
+async fn a_worker_that_is_cut_off_is_followed_by_another_and_waits_for_it() {
+    let Some(config) = postgres("postgres-cut") else { return };
+    let (proxy, cut) = behind_a_proxy(&config).await;
+    let receiver = Receiver::start().await;
+    let first = Flare::configured(&cut).await;
+    works(&first).await;
+    let second = Flare::configured(&config).await;
+    let resource = second.resource(USERS).await;
+    second.subscribe(&resource, "a", &receiver.url("/a")).await;
+    for number in 0..DOCUMENTS {
+        first.put(&user(number), 1).await;
+    }
+    receiver.wait("all are told", |records| records.documents("/a") == DOCUMENTS).await;
+    // What is in flight when the worker is cut off is neither recorded nor forgotten.
+    let gate = Gate::closed();
+    receiver.reply("/a", Reply::Behind(gate.clone(), 200));
+    for number in 0..DOCUMENTS {
+        second.put(&user(number), 2).await;
+    }
+    receiver.wait("some are in flight", |records| records.count("/a") > DOCUMENTS).await;
+    proxy.refuse(true);
+    works(&second).await;
+    assert_eq!(status(&first).await["node"]["work"], "waits", "it has stopped before the other has begun");
+    gate.open();
+    receiver.reply("/a", Reply::Status(200));
+    for number in 0..DOCUMENTS {
+        second.put(&user(number), 3).await;
+        receiver.wait_revision("/a", &user(number), 3).await;
+    }
+    proxy.refuse(false);
+    let second_id = status(&second).await["node"]["id"].as_str().unwrap().to_owned();
+    until(&first, "/worker/id", &second_id).await;
+    within("the first takes documents again", async {
+        while first.client().put_document(&user(0), &json!({ "revision": 4 })).await.status != 202 {
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+    receiver.wait_revision("/a", &user(0), 4).await;
+    assert_eq!(status(&first).await["node"]["work"], "waits");
+    receiver.expect_never_backwards();
 }
 
 #[tokio::test]

@@ -44,7 +44,8 @@ pub trait Engine: Send + Sync {
     /// Why writes fail at present, if they do.
     fn trouble(&self) -> Option<String>;
 
-    /// A number that rises with every write to streams, outlets and tokens, by whichever node: by at least one for each.
+    /// A number that rises with every write to streams, outlets and tokens, by whichever node: by one at least for each.
+    /// Whoever reads them after it finds what it stands for.
     async fn entities_revision(&self) -> Result<u64>;
 
     /// Puts on disk what was recorded lazily before.

@@ -2,9 +2,8 @@
 //!
 //! A row of the store names the owner. The owner writes a new beat into it before its time is over, and counts its time
 //! from before it asked. Whoever waits takes the row when it has seen the same beat for longer than any owner's time
-//! lasts, by its own clock: no clocks of two machines are compared. An owner on the same machine whose process has ended is
-//! not waited for. A new owner has a new epoch, with which it seals the
-//! store against what the old one may still send.
+//! lasts, by its own clock: no clocks of two machines are compared. An owner on the same machine whose process has ended
+//! is not waited for. A new owner has a new epoch, with which it seals the store against what the old one may still send.
 
 mod process;
 
@@ -161,8 +160,8 @@ impl Watch {
     }
 }
 
-/// Tells `sees` of the one who works, again and again, for one who never does. While the store cannot be asked, what was
-/// seen last is told no more.
+/// Tells `sees` of the one who works, again and again, for one who never does. While the store cannot be asked, nothing
+/// is told.
 pub async fn watch(coordination: Arc<dyn Coordination>, time: Duration, mut sees: impl FnMut(Sight)) {
     let mut watch = Watch::new(coordination, time);
     loop {

@@ -15,7 +15,7 @@ pub use passive::DEMAND_MAX;
 pub use replay::ReplayFrom;
 pub use turn::{Duty, Work};
 
-use follow::{Known, LOAD_PAGE};
+use follow::{Known, LOAD_PAGE, Made};
 use worker::Worker;
 
 use std::{
@@ -59,7 +59,8 @@ pub use secret::Rotation;
 /// How often a stream is compared with all others because other nodes have written meanwhile.
 const CLAIMS_MAX: usize = 20;
 
-/// A running node. What it knows and answers is always there; the worker only while it is this node's turn: alone, always.
+/// A running node. What it knows and answers is always there; the worker only while it is this node's turn: alone,
+/// always.
 pub struct Node {
     store: Store,
     registry: Arc<Registry>,
@@ -157,8 +158,8 @@ pub struct DeliveryCounts {
 }
 
 impl Node {
-    /// Reads streams, outlets and tokens from the store. Alone, goes on with what is due before it returns; otherwise when
-    /// it is the turn of this node.
+    /// Reads streams, outlets and tokens from the store. Alone, goes on with what is due before it returns; otherwise
+    /// when it is the turn of this node.
     pub async fn start(store: Store, settings: &Settings, supervisor: &Supervisor) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         let intake = Intake::new(registry.clone(), store.documents.clone(), settings.json_depth_max);
@@ -189,12 +190,11 @@ impl Node {
         supervisor.spawn("entity-follower", Failure::StopsNode, node.clone().follow(stop.clone()));
         let turns = node.clone();
         supervisor.spawn("turns", Failure::StopsNode, async move {
-            let ended = turns.turns_ended.clone();
+            let _ended = turns.turns_ended.clone().drop_guard();
             match work {
                 Work::StandsBy => turns.stand_by(stop).await,
                 Work::Works | Work::Waits => turns.take_turns(stop).await,
             }
-            ended.cancel();
         });
         Ok(node)
     }
@@ -245,7 +245,7 @@ impl Node {
     pub async fn create_token(&self, new: NewToken) -> Result<(Arc<Token>, TokenText)> {
         let mut known = self.administrate().await?;
         let made = self.tokens.create(new).await?;
-        self.wrote(&mut known);
+        self.made(&mut known, Made::Token(made.0.id));
         Ok(made)
     }
 
@@ -279,7 +279,7 @@ impl Node {
             }
             match inserted? {
                 Some(Inserted::New) => {
-                    self.wrote(&mut known);
+                    self.made(&mut known, Made::Stream(stream.id));
                     return Ok(Created::New(stream));
                 }
                 Some(Inserted::Before(id)) => {
@@ -357,7 +357,7 @@ impl Node {
         });
         match self.store.outlets.insert(&outlet, once).await? {
             Inserted::New => {
-                self.wrote(&mut known);
+                self.made(&mut known, Made::Outlet(outlet.id));
                 self.registry.put_outlet(outlet.clone());
                 if let Some(worker) = self.worker_now() {
                     worker.delivery.add(outlet.clone(), standing_of(&outlet));

@@ -1,5 +1,5 @@
-//! Streams and outlets in memory: what the hot path reads. Kept right by the writes, filled from the store at start, and
-//! again when other nodes have written.
+//! Streams and outlets in memory: what the hot path reads. Kept right by the writes, filled from the store at start,
+//! and again when other nodes have written.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -94,7 +94,7 @@ impl Registry {
     }
 
     /// Takes these for all that there are, and says what became different.
-    pub fn replace(&self, streams: Vec<Arc<Stream>>, outlets: Vec<Arc<Outlet>>) -> Difference {
+    pub fn replace(&self, streams: &[Arc<Stream>], outlets: &[Arc<Outlet>]) -> Difference {
         let present: HashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
         let present_outlets: HashSet<OutletId> = outlets.iter().map(|outlet| outlet.id).collect();
         let mut inner = self.inner.write();
@@ -108,7 +108,7 @@ impl Registry {
             inner.remove_outlet(*stream, *outlet);
         }
         difference.removed_streams.iter().for_each(|stream| inner.remove_stream(*stream));
-        inner.add(&streams, &outlets, &mut difference);
+        inner.add(streams, outlets, &mut difference);
         difference
     }
 

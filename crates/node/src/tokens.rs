@@ -1,5 +1,6 @@
 //! The tokens of the API in memory: what every request with a token is held against. Kept right by the writes, filled
-//! from the store at start, and again when other nodes have written. Whoever changes them has the right to administrate.
+//! from the store at start, and again when other nodes have written. Whoever changes them holds the right to do so:
+//! `Node::administrate`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -78,16 +78,17 @@ impl Check<'_> {
     fn node(&mut self, config: &Config) {
         let (node, engine) = (&config.node, config.repository.engine);
         let has = |role| node.roles.contains(&role);
+        let has_both = has(Role::Api) && has(Role::Worker);
         if node.roles.is_empty() {
             self.refuse(
                 &["node.roles"],
                 "`node.roles` is empty; write [\"api\", \"worker\"], or one of them".to_owned(),
             );
-        } else if !engine.is_shared() && !(has(Role::Api) && has(Role::Worker)) {
+        } else if !engine.is_shared() && !has_both {
             self.refuse(
                 &["node.roles", "repository.engine"],
-                "`node.roles` must be [\"api\", \"worker\"] with this `repository.engine`, whose data one process has to \
-                 itself; roles are divided among processes with \"postgres\", \"mongodb\" or \"cassandra\""
+                "`node.roles` must be [\"api\", \"worker\"] with this `repository.engine`, whose data one process has \
+                 to itself; roles are divided among processes with \"postgres\", \"mongodb\" or \"cassandra\""
                     .to_owned(),
             );
         } else if !has(Role::Api) && node.address.is_empty() && !config.http.addr.is_one() {

@@ -110,12 +110,12 @@ impl Default for Http {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Node {
-    /// What this process does. With a repository that several nodes can share, processes may have one role each: as many
-    /// as you like answer the API, and of those that may work, one does and the others wait for it.
+    /// What this process does. With a repository that several nodes can share, processes may have one role each: as
+    /// many as you like answer the API, and of those that may work, one does and the others wait for it.
     pub roles: Vec<Role>,
-    /// The URL under which other nodes reach this one, such as "http://10.0.0.7:8080": nodes of the role "api" send on to
-    /// the one that works what only it can answer. Empty stands for `http.addr`, where that is one address. Let only
-    /// nodes reach it in the clear: requests carry a secret.
+    /// The URL under which other nodes reach this one, such as "http://10.0.0.7:8080": nodes of the role "api" send on
+    /// to the one that works what only it can answer. Empty stands for `http.addr`, where that is one address. Such
+    /// requests carry a secret: keep them in a network of your own.
     pub address: String,
     /// With a repository that several nodes can share, one of them works at a time and the others wait. One that was not
     /// heard of for so long counts as gone, and another one takes over. All nodes have the same.

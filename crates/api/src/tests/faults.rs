@@ -29,7 +29,7 @@ struct Faulty(Fault);
 
 #[async_trait]
 impl Streams for Faulty {
-    async fn insert(&self, _: &Stream, _: Option<Idempotency>) -> Result<Inserted<StreamId>> {
+    async fn insert(&self, _: &Stream, _: Option<Idempotency>, _: Option<u64>) -> Result<Option<Inserted<StreamId>>> {
         match self.0 {
             Fault::Fails => {
                 let cause = std::io::Error::other("no space left on device");
@@ -39,7 +39,7 @@ impl Streams for Faulty {
             Fault::Hangs => std::future::pending().await,
             Fault::Lingers => {
                 tokio::time::sleep(TIMEOUT * 2).await;
-                Ok(Inserted::New)
+                Ok(Some(Inserted::New))
             }
             Fault::Panics => panic!("on purpose"),
         }
@@ -99,7 +99,10 @@ async fn a_store_in_trouble_is_503_with_the_reason() {
     let ready = lab.get("/ready").await;
     assert_eq!(
         (ready.error(), ready.detail()),
-        ((503, "node.not-ready".to_owned()), "no space left on device".to_owned())
+        (
+            (503, "node.not-ready".to_owned()),
+            "the repository (faulty) is in trouble: no space left on device".to_owned()
+        )
     );
     let repository = &lab.get("/status").await.json()["repository"];
     assert_eq!((&repository["healthy"], &repository["reason"]), (&false.into(), &"no space left on device".into()));

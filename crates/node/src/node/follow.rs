@@ -1,7 +1,7 @@
 //! Streams, outlets and tokens that other nodes have written.
 //!
-//! Every node has all of them in memory. A number in the store rises with every write; a node that finds it higher than it
-//! knows reads what is new at the end of the tables, which is enough if that accounts for all of the difference, and
+//! Every node has all of them in memory. A number in the store rises with every write; a node that finds it higher than
+//! it knows reads what is new at the end of the tables, which is enough if that accounts for all of the difference, and
 //! otherwise everything. What differs is put into the registry, and handed to the worker if it is on this node.
 
 use std::sync::{Arc, atomic::Ordering};
@@ -45,6 +45,14 @@ impl Known {
     }
 }
 
+/// A new entity.
+#[derive(Clone, Copy)]
+pub(super) enum Made {
+    Stream(StreamId),
+    Outlet(OutletId),
+    Token(TokenId),
+}
+
 /// Entities as they are in the store.
 #[derive(Default)]
 pub(super) struct Entities {
@@ -76,10 +84,20 @@ impl Node {
         Ok(known)
     }
 
-    /// This node has written an entity.
+    /// This node has changed or removed an entity.
     pub(super) fn wrote(&self, known: &mut Known) {
         if self.is_shared() {
             self.set_revision(known, known.revision + 1);
+        }
+    }
+
+    /// This node has made an entity.
+    pub(super) fn made(&self, known: &mut Known, new: Made) {
+        self.wrote(known);
+        match new {
+            Made::Stream(id) => known.stream = known.stream.max(Some(id)),
+            Made::Outlet(id) => known.outlet = known.outlet.max(Some(id)),
+            Made::Token(id) => known.token = known.token.max(Some(id)),
         }
     }
 
@@ -164,7 +182,7 @@ impl Node {
         let (revision, entities) = read_all(&self.store).await?;
         known.note(&entities);
         self.tokens.replace(entities.tokens);
-        let difference = self.registry.replace(entities.streams, entities.outlets);
+        let difference = self.registry.replace(&entities.streams, &entities.outlets);
         if let Some(worker) = self.worker_now() {
             worker.follow(&difference);
         }

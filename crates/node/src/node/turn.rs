@@ -1,7 +1,7 @@
 //! Whose turn it is to work, where several nodes can reach the data.
 //!
-//! A node with the role worker waits for the lease, works for as long as it keeps it, and then waits again. All the while
-//! the rest of the node goes on. A node without that role only watches who works.
+//! A node with the role worker waits for the lease, works for as long as it keeps it, and then waits again. All the
+//! while the rest of the node goes on. A node without that role only watches who works.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The part of a node that delivers. It is there while it is this node's turn, and goes with it: what it was doing then is
-//! repeated by whoever is next.
+//! The part of a node that delivers. It is there while it is this node's turn, and goes with it: what it was doing then
+//! is repeated by whoever is next.
 
 use std::{future::Future, sync::Arc};
 
@@ -152,3 +152,6 @@ impl ChangeListener for Nobody {
 
     fn missed(&self, _: Sequence) {}
 }
+
+#[cfg(test)]
+mod tests;
