@@ -102,11 +102,11 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response,
     }
 }
 
-/// Documents are taken all the same; they are delivered when the queue is well again.
+/// Documents are taken and delivered all the same, around the queue.
 fn queue_trouble(status: &Status) -> Option<String> {
     let queue = status.queue.as_ref()?;
     let trouble = queue.trouble.as_ref()?;
-    Some(format!("nothing is delivered, the queue ({}) is in trouble: {trouble}", queue.engine))
+    Some(format!("deliveries go around the queue ({}), which is in trouble: {trouble}", queue.engine))
 }
 
 /// This API as OpenAPI 3.1.

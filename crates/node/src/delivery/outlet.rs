@@ -79,6 +79,8 @@ pub(crate) struct OutletState {
     pub pushing: bool,
     /// How much of the feed may be on its way through the outlet's queue, if it has one.
     window: Option<Window>,
+    /// The queue cannot be used at present.
+    around_queue: bool,
     /// Nothing of this exists for an outlet at rest: there may be very many of them.
     active: Option<Box<Active>>,
 }
@@ -121,6 +123,7 @@ impl OutletState {
             in_moved: false,
             pushing: false,
             window: None,
+            around_queue: false,
             active: None,
         }
     }
@@ -231,7 +234,7 @@ impl OutletState {
         if self.retries() >= retries_max || !self.outlet.status.is_active() {
             return 0;
         }
-        if let Some(window) = self.window {
+        if let Some(window) = self.window_in_use() {
             return self.room_in(window);
         }
         let buffered = self.active.as_ref().map_or(0, |active| active.buffer.len());
@@ -245,7 +248,7 @@ impl OutletState {
             self.position = self.position.max(change.sequence);
             // The newer change of the same document stands further on in the feed.
             if !change.is_superseded() {
-                let has_queue = self.window.is_some();
+                let has_queue = self.window_in_use().is_some();
                 let active = self.active();
                 active.unhandled.insert(change.sequence);
                 if has_queue {
@@ -380,7 +383,7 @@ impl OutletState {
     /// Whether all has been looked at that a client that pulls could get at present.
     pub fn has_looked(&self, retries_max: usize) -> bool {
         let has_looked = !self.fetching && (self.caught_up || self.demand(retries_max) == 0);
-        has_looked && (self.window.is_none() || !self.outlet.status.is_active() || self.queue_is_quiet())
+        has_looked && (self.window_in_use().is_none() || !self.outlet.status.is_active() || self.queue_is_quiet())
     }
 
     /// When the next retry is due, and how many wait.

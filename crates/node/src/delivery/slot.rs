@@ -264,6 +264,8 @@ impl Slot {
         if state.has_something(now) {
             return true;
         }
+        self.mind_queue(id);
+        let Some(state) = self.outlets.get_mut(&id) else { return false };
         let demand = state.demand(self.shared.settings.retries_max);
         if !state.caught_up && !state.fetching && demand > 0 {
             match self.shared.tail.read(state.stream.id, state.position(), demand) {
@@ -288,7 +290,7 @@ impl Slot {
         self.tend(id, now);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         // Only one who has seen all that there is may be told that there is nothing.
-        let has_looked = state.has_looked(self.shared.settings.retries_max) || self.queue_rests(id, now);
+        let has_looked = state.has_looked(self.shared.settings.retries_max);
         self.serve_pulls(id, now, has_looked);
         let Some(state) = self.outlets.get_mut(&id) else { return false };
         if state.has_something(now) {

@@ -89,7 +89,8 @@ impl Active {
     pub fn is_idle(&self) -> bool {
         let nothing_to_send = self.buffer.is_empty() && self.in_flight.is_empty() && self.retries.is_empty();
         let nothing_queued = self.outbox.is_empty() && self.released.is_empty() && self.queued == 0;
-        nothing_to_send && nothing_queued && self.unhandled.is_empty() && self.tried.is_empty()
+        // What was tried matters only for what is still to be handled.
+        nothing_to_send && nothing_queued && self.unhandled.is_empty()
     }
 
     /// The change needs no attempt of its own any more.

@@ -2,7 +2,8 @@
 //!
 //! The feed stays the truth: a change goes from the feed into the queue as a hint, comes back when the outlet has room for
 //! it, and the cursor passes it only once it is handled. So the queue may lose, repeat and reorder what it likes: what is
-//! not handled is found in the feed again, after a crash or when the queue turns out to be empty.
+//! not handled is found in the feed again, after a crash or when the queue turns out to be empty. While the queue cannot be
+//! used at all, changes go around it.
 
 use std::sync::Arc;
 
@@ -33,6 +34,25 @@ impl OutletState {
     pub fn through_queue(mut self, window: Window) -> Self {
         self.window = Some(window);
         self
+    }
+
+    pub(super) fn window_in_use(&self) -> Option<Window> {
+        self.window.filter(|_| !self.around_queue)
+    }
+
+    /// Whether changes go around the queue, which cannot be used. What is in it, or on its way, is read from the feed again.
+    /// What is taken up by now, up to `head`, may come both ways.
+    pub fn go_around_queue(&mut self, around: bool, head: Sequence) {
+        if std::mem::replace(&mut self.around_queue, around) == around {
+            return;
+        }
+        self.unsure_until = self.unsure_until.max(head);
+        if around {
+            self.find_lost(head);
+            if let Some(active) = &mut self.active {
+                active.buffer.extend(active.outbox.drain(..).map(Item::Change));
+            }
+        }
     }
 
     pub(super) fn room_in(&self, window: Window) -> usize {
@@ -67,7 +87,11 @@ impl OutletState {
 
     /// They did not get into the queue, or nobody knows: they go again.
     pub fn put_back(&mut self, changes: Vec<Arc<Change>>) {
+        let around = self.around_queue;
         let active = self.active();
+        if around {
+            return active.buffer.extend(changes.into_iter().map(Item::Change));
+        }
         for change in changes.into_iter().rev() {
             active.outbox.push_front(change);
         }
@@ -109,12 +133,16 @@ impl OutletState {
         released
     }
 
-    /// Hints that have not been started: they can be given back, or noted elsewhere.
-    pub fn take_unstarted(&mut self) -> Vec<QueuedHint> {
+    /// Hints that have not been started, to be given back to the queue. One that cannot be used does not count.
+    pub fn take_unstarted(&mut self, head: Sequence) -> Vec<QueuedHint> {
         let Some(active) = &mut self.active else { return Vec::new() };
         let (hints, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut active.buffer).into_iter().partition(|item| matches!(item, Item::Hint(_)));
         active.buffer = rest.into();
+        active.queued += hints.len();
+        if self.around_queue {
+            self.find_lost(head);
+        }
         hints.into_iter().filter_map(Item::into_hint).collect()
     }
 

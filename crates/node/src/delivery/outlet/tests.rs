@@ -56,6 +56,8 @@ struct Queue {
     receipts: u64,
     /// The next push is said to have failed, after so many messages.
     breaks_after: Option<usize>,
+    /// It cannot be used.
+    is_away: bool,
 }
 
 impl Queue {
@@ -164,6 +166,8 @@ impl World {
     fn pump(&mut self, at_most: usize) {
         for _ in 0..at_most {
             if !self.state.has_something(self.now) {
+                let is_away = self.queue.as_ref().is_some_and(|queue| queue.is_away);
+                self.state.go_around_queue(is_away, Sequence(self.head));
                 self.state.pull_demand = if self.outlet.mode == Mode::Passive { 3 } else { 0 };
                 let demand = self.state.demand(RETRIES_MAX);
                 let after = self.state.position().0;
@@ -189,7 +193,7 @@ impl World {
     }
 
     fn tend_queue(&mut self) {
-        let Some(queue) = &mut self.queue else { return };
+        let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_away) else { return };
         queue.release(self.state.take_released());
         let changes = self.state.take_outbox();
         if queue.push(&changes) {
@@ -285,9 +289,8 @@ impl World {
         self.outlet = Arc::new(Outlet { status, ..(*self.outlet).clone() });
         self.state.update(self.outlet.clone());
         if let (Some(queue), false) = (&mut self.queue, self.outlet.status.is_active()) {
-            for hint in self.state.take_unstarted() {
+            for hint in self.state.take_unstarted(Sequence(self.head)) {
                 queue.ready.extend(queue.taken.remove(&hint.receipt.0.parse().unwrap()));
-                self.state.note_queued(1);
             }
         }
     }
@@ -295,7 +298,12 @@ impl World {
     /// The client asks to be told again of a document that it has.
     fn replay(&mut self, name: u8) {
         let Some(number) = self.numbers.get(&name).map(|number| DocumentNumber(*number)) else { return };
-        let Some(version) = self.version(number) else { return };
+        // Of what it has, however often it asks.
+        let has = self.recorded.iter().rev().find_map(|step| match step {
+            Progress::Version { number: of, version, .. } if *of == number => Some(*version),
+            _ => None,
+        });
+        let Some(version) = has else { return };
         let version = Version { sequence: Sequence(version.sequence.0.saturating_sub(1)), ..version };
         self.recorded.push(Progress::Forgotten { outlet: self.outlet.id, number, version });
         let (moment, recorded) = (self.moment(), &mut self.recorded);
@@ -342,13 +350,32 @@ impl World {
     /// The client answers everything from here on.
     fn drain(&mut self) {
         self.set_status(Status::Active);
-        for _ in 0..200 {
+        for round in 0..200 {
+            // Not even a queue that stays away holds anything up.
+            if let Some(queue) = &mut self.queue {
+                queue.is_away &= round < 100;
+            }
+            if round == 100 {
+                self.expect_all_told();
+            }
             self.now += Duration::from_secs(3600);
             self.pump(8);
             while !self.in_flight.is_empty() {
                 self.end(0, true);
             }
         }
+        self.expect_all_told();
+        if let Some(queue) = &mut self.queue {
+            queue.release(self.state.take_released());
+            assert!(queue.is_empty(), "messages are left in the queue");
+        }
+        assert!(self.state.active.is_none(), "nothing is left to do, but the outlet does not rest");
+        self.record_cursor();
+        let cursor = self.state.recorded;
+        assert!(self.feed.keys().all(|sequence| *sequence <= cursor.0));
+    }
+
+    fn expect_all_told(&self) {
         for change in self.feed.values() {
             let told = self.told.get(&change.number.0).and_then(|told| told.last());
             match told {
@@ -356,19 +383,6 @@ impl World {
                 _ => panic!("document {:?} is at {} but was told {told:?}", change.number, change.sequence),
             }
         }
-        if let Some(queue) = &mut self.queue {
-            queue.release(self.state.take_released());
-            assert!(
-                queue.is_empty(),
-                "messages are left in the queue: {} ready, {} taken",
-                queue.ready.len(),
-                queue.taken.len()
-            );
-        }
-        assert!(self.state.active.is_none(), "nothing is left to do, but the outlet does not rest");
-        self.record_cursor();
-        let cursor = self.state.recorded;
-        assert!(self.feed.keys().all(|sequence| *sequence <= cursor.0));
     }
 }
 
@@ -405,6 +419,8 @@ enum Event {
     QueueForgets,
     QueueRepeats(usize),
     QueueBreaks(usize),
+    QueueLeaves,
+    QueueReturns,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -423,6 +439,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::QueueForgets),
         1 => any::<usize>().prop_map(Event::QueueRepeats),
         1 => (0usize..3).prop_map(Event::QueueBreaks),
+        1 => Just(Event::QueueLeaves),
+        2 => Just(Event::QueueReturns),
     ]
 }
 
@@ -467,6 +485,8 @@ proptest! {
                         queue.ready.extend(some);
                     }
                 }
+                Event::QueueLeaves => world.queue.iter_mut().for_each(|queue| queue.is_away = true),
+                Event::QueueReturns => world.queue.iter_mut().for_each(|queue| queue.is_away = false),
                 Event::QueueBreaks(after) => {
                     world.queue.iter_mut().for_each(|queue| queue.breaks_after = Some(after));
                 }

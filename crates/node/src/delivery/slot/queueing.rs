@@ -1,7 +1,8 @@
 //! The side of a slot that faces a queue: hints go in as the feed is read, and come out as there is room for them.
 //!
 //! Queues are made when an outlet is taken up, and again when the broker turns out not to have them any more. Messages are
-//! acknowledged in batches, without waiting: one that comes again changes nothing.
+//! acknowledged in batches, without waiting: one that comes again changes nothing. While a queue cannot be used, its outlets go
+//! around it: they start what they read from the feed.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -56,7 +57,9 @@ struct Line {
     /// Messages that are held.
     taken: usize,
     acks: Vec<Receipt>,
-    /// Nothing is asked of the queue before this.
+    /// It could not be used; it is declared again before it is.
+    is_ill: bool,
+    /// Nothing is asked of it before this.
     resume_at: Option<Instant>,
 }
 
@@ -111,6 +114,7 @@ impl Line {
             pushes: 0,
             taken: 0,
             acks: Vec::new(),
+            is_ill: false,
             resume_at: None,
         }
     }
@@ -168,9 +172,8 @@ impl Slot {
     /// An outlet that is paused holds no messages.
     pub(super) fn give_back_unstarted(&mut self, id: OutletId) {
         let (Some(queueing), Some(state)) = (&mut self.queueing, self.outlets.get_mut(&id)) else { return };
-        let (line, unstarted) = (queueing.line_of(id), state.take_unstarted());
+        let (line, unstarted) = (queueing.line_of(id), state.take_unstarted(self.shared.documents.head()));
         let Some(held) = queueing.lines.get_mut(&line).filter(|_| !unstarted.is_empty()) else { return };
-        state.note_queued(unstarted.len());
         held.taken = held.taken.saturating_sub(unstarted.len());
         let (queue, name) = (queueing.tasks.queue.clone(), held.name.clone());
         let receipts = unstarted.into_iter().map(|hint| hint.receipt).collect();
@@ -178,6 +181,14 @@ impl Slot {
             let result = queue.nack(&name, receipts).await;
             Done::Queue(Answered::Acked(line, result))
         }));
+    }
+
+    /// Has the outlet go around its queue while that cannot be used.
+    pub(super) fn mind_queue(&mut self, id: OutletId) {
+        let (Some(queueing), Some(state)) = (&self.queueing, self.outlets.get_mut(&id)) else { return };
+        if let Some(line) = queueing.lines.get(&queueing.line_of(id)) {
+            state.go_around_queue(line.is_ill, self.shared.documents.head());
+        }
     }
 
     /// Asks of the outlet's queue what there is to ask: to be made, to take hints, to give some.
@@ -222,12 +233,6 @@ impl Slot {
             let demand = limit - line.taken;
             self.ask_for_hints(None, demand);
         }
-    }
-
-    /// Whether the queue of the outlet cannot be reached: nothing comes through it for now.
-    pub(super) fn queue_rests(&self, id: OutletId, now: Instant) -> bool {
-        let Some(queueing) = &self.queueing else { return false };
-        queueing.lines.get(&queueing.line_of(id)).is_some_and(|line| line.rests(now))
     }
 
     /// When the common queue is to be asked again.
@@ -293,6 +298,9 @@ impl Slot {
         line.is_declared = result.is_ok();
         match result {
             Ok(()) => {
+                if std::mem::take(&mut line.is_ill) {
+                    tracing::info!(queue = %line.name, "the queue can be used again");
+                }
                 line.resume_at = None;
                 if let Some(outlet) = id {
                     self.shared.preparing.lock().remove(&outlet);
@@ -401,16 +409,16 @@ impl Slot {
         }
     }
 
-    /// Leaves a queue alone for a while that could not be reached; one that is gone is made again at once.
+    /// Leaves a queue alone for a while that could not be used; one that is gone is made again at once.
     fn rest(&mut self, id: LineId, error: &Error, what: &'static str) {
         let Some(line) = self.queueing.as_mut().and_then(|queueing| queueing.lines.get_mut(&id)) else { return };
-        if error.kind() == ErrorKind::NotFound && line.is_declared {
-            line.is_declared = false;
+        let was_declared = std::mem::take(&mut line.is_declared);
+        if error.kind() == ErrorKind::NotFound && was_declared {
             tracing::warn!(queue = %line.name, "a queue is gone; it is made again");
         } else {
-            let was_resting = line.resume_at.replace(Instant::now() + RETRY_DELAY).is_some();
-            if !was_resting {
-                tracing::warn!(queue = %line.name, reason = error.chain(), "{what}");
+            line.resume_at = Some(Instant::now() + RETRY_DELAY);
+            if !std::mem::replace(&mut line.is_ill, true) {
+                tracing::warn!(queue = %line.name, reason = error.chain(), "{what}; deliveries go around it");
             }
         }
         self.line_up_all(id);
@@ -433,7 +441,7 @@ impl Slot {
         for (id, state) in &mut self.outlets {
             let line = queueing.line_of(*id);
             queueing.release(line, state.take_released());
-            let unstarted = state.take_unstarted();
+            let unstarted = state.take_unstarted(self.shared.documents.head());
             if !unstarted.is_empty() {
                 nacks.entry(line).or_default().extend(unstarted.into_iter().map(|hint| hint.receipt));
             }
