@@ -144,6 +144,16 @@ mod tests {
         assert_eq!(whole.running.lock().len(), 1);
     }
 
+    #[test]
+    fn past_the_deadline_of_a_part_nothing_goes_on() {
+        let (whole, deadline) = (Supervisor::default(), Deadline::never());
+        let part = whole.part(deadline.clone());
+        assert!(part.in_time().now_or_never().is_some());
+        deadline.pass();
+        assert!(part.in_time().now_or_never().is_none());
+        assert!(whole.in_time().now_or_never().is_some());
+    }
+
     #[tokio::test]
     async fn a_panic_of_one_connection_stops_nothing() {
         let supervisor = Supervisor::default();
