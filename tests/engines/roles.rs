@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flare_contract::proxy::Proxy;
-use flare_tests::{Flare, Gate, Receiver, Reply, Subscription, within};
+use flare_tests::{Flare, Gate, Receiver, Reply, Subscription, quick_retries, within};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -305,6 +305,39 @@ async fn a_worker_that_is_cut_off_is_followed_by_another_and_waits_for_it() {
     .await;
     receiver.wait_revision("/a", &user(0), 4).await;
     assert_eq!(status(&first).await["node"]["work"], "waits");
+    receiver.expect_never_backwards();
+}
+
+/// One that slept through the end of its turn sends nothing more when it wakes up.
+#[tokio::test]
+async fn a_worker_that_was_suspended_is_followed_and_sends_nothing_afterwards() {
+    let Some(config) = postgres("postgres-asleep") else { return };
+    let receiver = Receiver::start().await;
+    let first = Flare::configured(&config).await;
+    works(&first).await;
+    let second = Flare::configured(&config).await;
+    let resource = second.resource(USERS).await;
+    second.subscribe_with(&resource, "a", &receiver.url("/a"), &quick_retries()).await;
+    receiver.reply("/a", Reply::Status(503));
+    for number in 0..DOCUMENTS {
+        second.put(&user(number), 1).await;
+    }
+    receiver.wait("all have failed", |records| records.documents("/a") == DOCUMENTS).await;
+    // Retries are due all the time: also at the moment when it wakes up.
+    first.suspend(true);
+    works(&second).await;
+    receiver.reply("/a", Reply::Status(200));
+    for number in 0..DOCUMENTS {
+        second.put(&user(number), 2).await;
+        receiver.wait_revision("/a", &user(number), 2).await;
+    }
+    let told = receiver.records().count("/a");
+    first.suspend(false);
+    let second_id = status(&second).await["node"]["id"].as_str().unwrap().to_owned();
+    until(&first, "/worker/id", &second_id).await;
+    until(&first, "/node/work", "waits").await;
+    // An endpoint that only fails is called once at a time: no more than that was under way.
+    assert!(receiver.records().count("/a") <= told + 1, "{} after {told}", receiver.records().count("/a"));
     receiver.expect_never_backwards();
 }
 

@@ -172,9 +172,18 @@ impl Flare {
 
     /// Sends SIGTERM and does not wait.
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// The machine of the server sleeps, or is awake again.
+    pub fn suspend(&self, sleeps: bool) {
+        self.signal(if sleeps { "STOP" } else { "CONT" });
+    }
+
+    fn signal(&self, name: &str) {
         let pid = self.process.as_ref().expect("the server runs").id();
         // The shell's own `kill`: there is no system call for it without `unsafe`.
-        let sent = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().unwrap();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
         assert!(sent.success(), "cannot signal the server");
     }
 

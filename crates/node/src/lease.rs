@@ -7,7 +7,14 @@
 
 mod process;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use flare_core::{
@@ -126,6 +133,40 @@ pub struct Lease {
     time: Duration,
     /// On the clock of [`now`].
     deadline: Duration,
+    shared_deadline: Deadline,
+}
+
+/// Until when an owner may work, for all who work for it: a process that was suspended learns of it here first.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadline(Arc<AtomicU64>);
+
+impl Deadline {
+    /// Of one who has the data to itself.
+    pub fn never() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    fn set(&self, at: Duration) {
+        self.0.store(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    #[cfg(test)]
+    pub fn pass(&self) {
+        self.set(now());
+    }
+
+    pub fn is_over(&self) -> bool {
+        match self.0.load(Ordering::Acquire) {
+            u64::MAX => false,
+            at => now() >= Duration::from_millis(at),
+        }
+    }
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self::never()
+    }
 }
 
 /// Looks at the row, and remembers since when it is as it is.
@@ -206,8 +247,9 @@ impl Lease {
             };
             // What is refused or unknown is found out by reading again; one's own row is taken once more.
             if let Agreement::Applied(version) = coordination.compare_and_set(KEY, version, row.bytes()?).await? {
-                let deadline = asked_at + working_time(claim.time);
-                return Ok(Self { coordination, row, version, time: claim.time, deadline });
+                let (deadline, shared_deadline) = (asked_at + working_time(claim.time), Deadline::never());
+                shared_deadline.set(deadline);
+                return Ok(Self { coordination, row, version, time: claim.time, deadline, shared_deadline });
             }
         }
     }
@@ -219,6 +261,11 @@ impl Lease {
 
     pub fn owner(&self) -> Owner {
         self.row.owner()
+    }
+
+    /// Moves on with every beat.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.shared_deadline.clone()
     }
 
     /// Keeps the lease for as long as it can; returns when this node must not work any more.
@@ -244,6 +291,7 @@ impl Lease {
                 Ok(Ok(Agreement::Applied(version))) => {
                     (self.row, self.version) = (beat, version);
                     self.deadline = asked_at + working_time(self.time);
+                    self.shared_deadline.set(self.deadline);
                     return Ok(());
                 }
                 Ok(Ok(Agreement::Refused(found))) => self.adopt(found.as_ref().map(Row::of).transpose()?)?,

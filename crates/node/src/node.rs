@@ -48,6 +48,7 @@ use crate::{
     clock,
     delivery::FilterProblem,
     intake::{DocumentNews, Intake, IntakeError},
+    lease::Deadline,
     registry::Registry,
     settings::{Membership, Settings},
     supervisor::{Failure, Supervisor},
@@ -183,7 +184,7 @@ impl Node {
         });
         node.load().await?;
         if !node.is_shared() {
-            node.start_work(supervisor.part()).await?;
+            node.start_work(supervisor.part(Deadline::never())).await?;
             node.duty.write().work = Work::Works;
             return Ok(node);
         }

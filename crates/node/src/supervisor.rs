@@ -15,6 +15,8 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use crate::lease::Deadline;
+
 /// What a panic of a task means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
@@ -34,12 +36,21 @@ pub struct Supervisor {
     /// All tasks of this supervisor and of no other, whatever their end means.
     own: TaskTracker,
     abandoned: CancellationToken,
+    /// Past it, nothing more may leave the node.
+    deadline: Deadline,
 }
 
 impl Supervisor {
-    /// One for a part of the node, which can be abandoned without the rest.
-    pub(crate) fn part(&self) -> Self {
-        Self { own: TaskTracker::new(), abandoned: self.abandoned.child_token(), ..self.clone() }
+    /// One for a part of the node, which can be abandoned without the rest, and must be at the deadline.
+    pub(crate) fn part(&self, deadline: Deadline) -> Self {
+        Self { own: TaskTracker::new(), abandoned: self.abandoned.child_token(), deadline, ..self.clone() }
+    }
+
+    /// Returns at once before the deadline; past it never: the tasks are about to be dropped.
+    pub(crate) async fn in_time(&self) {
+        if self.deadline.is_over() {
+            std::future::pending().await
+        }
     }
 
     /// Drops all tasks where they are, and returns when nothing is left of them.
@@ -114,7 +125,7 @@ mod tests {
     #[tokio::test]
     async fn a_part_that_is_abandoned_leaves_nothing_and_the_rest_alone() {
         let whole = Supervisor::default();
-        let part = whole.part();
+        let part = whole.part(Deadline::never());
         let held = Arc::new(());
         for (supervisor, failure) in
             [(&part, Failure::StopsNode), (&part, Failure::IsLogged), (&whole, Failure::StopsNode)]
@@ -131,6 +142,16 @@ mod tests {
         part.spawn("late", Failure::StopsNode, async move { drop(held) });
         part.abandon().await;
         assert_eq!(whole.running.lock().len(), 1);
+    }
+
+    #[test]
+    fn past_the_deadline_of_a_part_nothing_goes_on() {
+        let (whole, deadline) = (Supervisor::default(), Deadline::never());
+        let part = whole.part(deadline.clone());
+        assert!(part.in_time().now_or_never().is_some());
+        deadline.pass();
+        assert!(part.in_time().now_or_never().is_none());
+        assert!(whole.in_time().now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -32,6 +32,7 @@ pub(crate) struct Answer {
 pub(crate) struct Client {
     inner: legacy::Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
     response_bytes_max: usize,
+    supervisor: Supervisor,
 }
 
 impl Client {
@@ -61,11 +62,13 @@ impl Client {
             .pool_idle_timeout(settings.idle_timeout)
             .pool_max_idle_per_host(settings.requests_max)
             .build(connector);
-        Ok(Self { inner, response_bytes_max: settings.response_bytes_max })
+        Ok(Self { inner, response_bytes_max: settings.response_bytes_max, supervisor: supervisor.clone() })
     }
 
     /// Sends the request and reads the answer to its end, or as far as it is allowed to go on.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        // A node that has slept through its turn sends nothing that another one may be sending.
+        self.supervisor.in_time().await;
         let response = self.inner.request(request).await.map_err(|error| describe(&error))?;
         self.drain(response).await
     }

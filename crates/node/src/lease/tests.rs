@@ -171,3 +171,16 @@ async fn one_who_may_be_silent_for_longer_is_waited_for_as_long() {
     acquire(&rows, "two").await;
     assert!(now() > first.deadline, "the first could still work");
 }
+
+#[tokio::test]
+async fn the_deadline_moves_with_the_beats_and_passes_without_them() {
+    let mut lease = acquire(&rows(), "one").await;
+    let deadline = lease.deadline();
+    assert!(!deadline.is_over());
+    let before = deadline.0.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    lease.renew().await.unwrap();
+    assert!(deadline.0.load(Ordering::Relaxed) > before);
+    deadline.pass();
+    assert!(deadline.is_over() && !Deadline::never().is_over());
+}

@@ -141,7 +141,7 @@ impl Node {
 
     /// Works for as long as the lease is kept.
     async fn work(self: &Arc<Self>, mut lease: Lease, stop: &CancellationToken) -> Ended {
-        let (part, owner) = (self.supervisor.part(), lease.owner());
+        let (part, owner) = (self.supervisor.part(lease.deadline()), lease.owner());
         let begun = tokio::select! {
             biased;
             error = lease.keep() => Err(error),
