@@ -65,6 +65,8 @@ pub struct Task {
     /// How many requests for messages of one queue are under way at once, of ten messages each. Read by the engine "sqs".
     #[schemars(range(min = 1, max = 64))]
     pub receives_max: u16,
+    /// Make queues that are missing. Read by the engine "sqs".
+    pub create: bool,
     /// The queue for messages that were received too often, if Flare makes queues. Read by the engine "sqs".
     pub dead_letter_queue: String,
     /// How often a message is received before it goes to `dead-letter-queue`. Read by the engine "sqs".
@@ -94,6 +96,7 @@ impl Default for Task {
             replicas: 1,
             stream_max: ByteSize::mib(1024),
             receives_max: 4,
+            create: true,
             dead_letter_queue: String::new(),
             dead_letter_receives: 100,
         }
@@ -147,6 +150,10 @@ pub struct Aws {
     pub key: String,
     /// The secret of the access key. It is never shown.
     pub secret: Secret,
+    /// The token of credentials that are temporary. It is never shown.
+    pub session_token: Secret,
+    /// The profile in the shared configuration files.
+    pub profile: String,
     /// The region, such as "us-east-1". Without one, it comes from the same places.
     pub region: String,
 }

@@ -118,13 +118,15 @@ mod sqs {
             region: given(&aws.region),
             key: given(&aws.key),
             secret: given(aws.secret.expose()),
+            session_token: given(aws.session_token.expose()),
+            profile: given(&aws.profile),
             endpoint: given(task.url.expose()),
+            create: task.create,
             visibility: task.hold.get(),
             dead_letter: given(&task.dead_letter_queue),
             receives_before_dead: u32::from(task.dead_letter_receives),
             receives: usize::from(task.receives_max),
             timeout: task.timeout.get(),
-            ..Options::default()
         };
         Ok(opener(options, |options: Arc<Options>| async move { flare_sqs::open(&options).await }))
     }
