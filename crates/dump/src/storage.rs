@@ -1,0 +1,40 @@
+//! The storages. Each is a module with a `Reader` and a `Writer`, and one arm in each of the two functions below.
+
+pub mod file;
+pub mod sequence;
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::location::{Location, Scheme};
+use crate::port::{Reader, Writer};
+
+/// How a source is to be read, besides what its address says.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Walk by these columns instead of the primary key.
+    pub key: Vec<String>,
+    /// Cut by counting rows: `OFFSET`.
+    pub by_offset: bool,
+}
+
+/// The reader of an address. Nothing is connected yet.
+pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Reader>> {
+    match location.scheme {
+        Scheme::File => Ok(Arc::new(file::FileReader::new(location, options)?)),
+        other => Err(not_built(other)),
+    }
+}
+
+/// The writer of an address. Nothing is connected yet.
+pub fn writer(location: &Location) -> Result<Arc<dyn Writer>> {
+    match location.scheme {
+        Scheme::File => Ok(Arc::new(file::FileWriter::new(location)?)),
+        other => Err(not_built(other)),
+    }
+}
+
+#[allow(dead_code, reason = "with all features there is nothing that is not built in")]
+fn not_built(scheme: Scheme) -> Error {
+    Error::invalid(format!("this program was built without the storage {scheme:?}"))
+}
