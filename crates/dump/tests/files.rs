@@ -6,11 +6,6 @@ use flare_dump::contract::{Subject, check_reader, check_writer};
 use flare_dump::location::Location;
 use flare_dump::storage::{self, ReadOptions};
 
-const ALL_TEXT: &[&str] = &[
-    "bool", "small", "int", "long", "decimal", "float", "bytes", "day", "time", "datetime", "instant", "uuid", "oid",
-    "json",
-];
-
 fn subject(folder: &Path, end: &'static str, can_append: bool, inexact: &'static [&'static str]) -> Subject {
     let folder = folder.to_owned();
     let locate = move |name: &str| Location::parse(&format!("{}/{name}.{end}", folder.display())).unwrap();

@@ -119,17 +119,18 @@ impl Parser<'_> {
     }
 
     fn object(&mut self) -> Result<Value, String> {
-        let fields = self.fields()?;
+        let fields = self.fields(self.extended)?;
         let looks_extended = self.extended && fields.first().is_some_and(|(name, _)| name.starts_with('$'));
         Ok(if looks_extended { extended::value_of(fields) } else { Value::Object(fields) })
     }
 
     /// An object, whatever it looks like.
     fn literal(&mut self) -> Result<Value, String> {
-        self.fields().map(Value::Object)
+        self.fields(false).map(Value::Object)
     }
 
-    fn fields(&mut self) -> Result<Vec<(String, Value)>, String> {
+    /// The fields up to the closing brace. Where forms count, a document behind `$literal` is what it is.
+    fn fields(&mut self, forms: bool) -> Result<Vec<(String, Value)>, String> {
         let mut fields = Vec::new();
         self.skip_space();
         if self.take(b'}') {
@@ -146,7 +147,7 @@ impl Parser<'_> {
                 return Err(self.wrong("no colon"));
             }
             self.skip_space();
-            let is_literal = self.extended && fields.is_empty() && name == "$literal";
+            let is_literal = forms && fields.is_empty() && name == "$literal";
             let value = match self.text.get(self.at) {
                 Some(b'{') if is_literal => self.nested(Self::literal)?,
                 _ => self.value()?,

@@ -80,6 +80,10 @@ impl Writer for FileWriter {
                     "{path} exists: choose the mode replace or append, or another file"
                 )));
             }
+            // Whoever removed the parts of a job had finished it.
+            if is_resumed {
+                return Ok(());
+            }
             parts.create().map_err(|error| place.error("make the folder of the parts of", error))
         })
         .await
