@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::convert::{self, convert};
 use crate::row::RowBatch;
 use crate::value::{Column, Kind, Schema, Value};
+
+/// The native type of a column whose texts are all those of another type.
+pub const READ_FROM_TEXT: &str = "text:";
 
 /// The columns of the sample, in the order in which they were first seen. Text cells of a source without types (CSV)
 /// stay text unless all of them are written as another type would write them.
@@ -13,7 +17,7 @@ pub fn schema(sample: &RowBatch) -> Schema {
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     for name in sample.names.iter() {
         places.insert(Arc::clone(name), seen.len());
-        seen.push((Arc::clone(name), Seen::default()));
+        seen.push((Arc::clone(name), Seen { reads_text: true, ..Seen::default() }));
     }
     for row in &sample.rows {
         for (name, value) in row.fields(&sample.names) {
@@ -35,18 +39,26 @@ pub fn schema(sample: &RowBatch) -> Schema {
 struct Seen {
     kind: Option<Kind>,
     count: usize,
+    /// Whether text may be another type, as in a source that has nothing else.
+    reads_text: bool,
 }
 
 impl Seen {
     fn add(&mut self, value: &Value) {
         let Some(kind) = kind_of(value) else { return };
+        let kind = match value {
+            Value::Text(text) if self.reads_text => kind_of_text(text),
+            _ => kind,
+        };
         self.count += 1;
         self.kind = Some(self.kind.map_or(kind, |known| common(known, kind)));
     }
 
     fn column(self, name: Arc<str>, rows: usize) -> Column {
-        let kind = self.kind.unwrap_or(Kind::Text);
-        Column { name, kind, nullable: self.count < rows || rows == 0, native: None }
+        // Texts of several types are texts.
+        let kind = self.kind.filter(|kind| !(self.reads_text && *kind == Kind::Json)).unwrap_or(Kind::Text);
+        let native = (self.reads_text && kind != Kind::Text).then(|| READ_FROM_TEXT.to_owned());
+        Column { name, kind, nullable: self.count < rows || rows == 0 || self.reads_text, native }
     }
 }
 
@@ -77,5 +89,42 @@ fn common(one: Kind, other: Kind) -> Kind {
         (one, other) if one == other => one,
         (Int64, Decimal(_)) | (Decimal(_), Int64) => Decimal(None),
         _ => Json,
+    }
+}
+
+/// The type that would write exactly this text.
+fn kind_of_text(text: &str) -> Kind {
+    let is_written_as = |kind: Kind| convert(Value::text(text), kind).is_ok_and(|value| convert::text(value) == text);
+    match text {
+        "true" | "false" => return Kind::Bool,
+        _ if !text.starts_with(|first: char| first.is_ascii_hexdigit() || first == '-') => return Kind::Text,
+        _ => (),
+    }
+    let kinds = [Kind::Int64, Kind::Decimal(None), Kind::Uuid, Kind::Date, Kind::Instant];
+    kinds.into_iter().find(|kind| is_written_as(*kind)).unwrap_or(Kind::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::{Row, RowBatch};
+
+    #[test]
+    fn text_is_taken_for_another_type_only_if_all_of_it_is_written_so() {
+        let check = |texts: &[&str], expected: Kind| {
+            let mut batch = RowBatch::new(Arc::from([Arc::from("c")]));
+            texts.iter().for_each(|text| batch.push(Row::Cells(vec![Value::text(*text)])));
+            assert_eq!(schema(&batch).columns[0].kind, expected, "{texts:?}");
+        };
+        check(&["1", "-20"], Kind::Int64);
+        check(&["1", "007"], Kind::Text);
+        check(&["1", "1.50"], Kind::Decimal(None));
+        check(&["1", "x"], Kind::Text);
+        check(&["2024-01-31"], Kind::Date);
+        check(&["2024-01-31T10:00:00Z"], Kind::Instant);
+        check(&["2024-01-31T10:00:00+02:00"], Kind::Text);
+        check(&["true", "false"], Kind::Bool);
+        check(&["11111111-1111-1111-1111-111111111111"], Kind::Uuid);
+        check(&["NaN"], Kind::Text);
     }
 }

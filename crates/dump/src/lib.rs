@@ -4,11 +4,14 @@
 //! - [`port`]: the two sides of a copy. [`storage`]: those that there are. [`contract`]: what each must keep.
 
 pub mod contract;
+pub mod convert;
 pub mod error;
 pub mod infer;
+pub mod job;
 pub mod json;
 pub mod key;
 pub mod location;
+pub mod mapping;
 pub mod port;
 pub mod row;
 pub mod storage;
