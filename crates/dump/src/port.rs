@@ -127,6 +127,9 @@ pub struct Written {
 /// Where rows go.
 #[async_trait]
 pub trait Writer: Send + Sync {
+    /// Whether a row may be a document, rather than values of known columns.
+    fn takes_documents(&self) -> bool;
+
     /// What the target has now, if it exists; for the mapping, before [`Writer::prepare`].
     async fn describe(&self) -> Result<Option<Schema>>;
 

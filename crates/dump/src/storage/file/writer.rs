@@ -61,6 +61,10 @@ impl FileWriter {
 
 #[async_trait]
 impl Writer for FileWriter {
+    fn takes_documents(&self) -> bool {
+        !matches!(self.place.format, Format::Csv { .. })
+    }
+
     async fn describe(&self) -> Result<Option<Schema>> {
         // A file takes whatever comes. What a CSV file has is looked at when it is appended to.
         Ok(None)
