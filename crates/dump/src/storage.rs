@@ -1,6 +1,10 @@
 //! The storages. Each is a module with a `Reader` and a `Writer`, and one arm in each of the two functions below.
 
 pub mod file;
+#[cfg(feature = "mongodb")]
+pub mod mongodb;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod sequence;
 
 use std::sync::Arc;
@@ -22,6 +26,10 @@ pub struct ReadOptions {
 pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Reader>> {
     match location.scheme {
         Scheme::File => Ok(Arc::new(file::FileReader::new(location, options)?)),
+        #[cfg(feature = "mongodb")]
+        Scheme::MongoDb => Ok(Arc::new(mongodb::MongoReader::new(location, options)?)),
+        #[cfg(feature = "mysql")]
+        Scheme::MySql => Ok(Arc::new(mysql::MySqlReader::new(location, options)?)),
         other => Err(not_built(other)),
     }
 }
@@ -30,6 +38,10 @@ pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Read
 pub fn writer(location: &Location) -> Result<Arc<dyn Writer>> {
     match location.scheme {
         Scheme::File => Ok(Arc::new(file::FileWriter::new(location)?)),
+        #[cfg(feature = "mongodb")]
+        Scheme::MongoDb => Ok(Arc::new(mongodb::MongoWriter::new(location)?)),
+        #[cfg(feature = "mysql")]
+        Scheme::MySql => Ok(Arc::new(mysql::MySqlWriter::new(location)?)),
         other => Err(not_built(other)),
     }
 }
