@@ -9,6 +9,8 @@ pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// What is to be made is there already.
 pub(super) const NAMESPACE_EXISTS: i32 = 48;
 pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
+/// The lower bound of a range of an index does not come before the upper one.
+pub(super) const NOTHING_BETWEEN: i32 = 51175;
 
 /// Codes of a server that is on its way somewhere else: failing over, shutting down, out of time or of room.
 const PASSING: &[i32] =
@@ -28,11 +30,15 @@ pub(super) fn failure(what: &str, error: MongoError) -> Error {
         | MongoKind::Io(_)
         | MongoKind::ConnectionPoolCleared { .. }
         | MongoKind::DnsResolve { .. } => ErrorKind::Unavailable,
-        MongoKind::Command(command) => kind_of(command.code),
+        // The driver would show the whole answer with it.
+        MongoKind::Command(command) => {
+            let message = format!("{what}: {} ({}, code {})", command.message, command.code_name, command.code);
+            return Error::new(kind_of(command.code), message);
+        }
         _ if error.contains_label("RetryableWriteError") => ErrorKind::Unavailable,
         _ => ErrorKind::Failed,
     };
-    Error::new(kind, what).because(error)
+    Error::new(kind, format!("{what}: {}", error.kind))
 }
 
 /// The code of a command that failed as a whole.

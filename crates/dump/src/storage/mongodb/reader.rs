@@ -15,7 +15,7 @@ use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::Hint;
 use tokio::sync::OnceCell;
 
-use super::failure::failure;
+use super::failure::{NOTHING_BETWEEN, code, failure};
 use super::{ID, Place, commands, decode, encode};
 use crate::error::{Error, Result};
 use crate::infer;
@@ -108,8 +108,10 @@ impl MongoReader {
         find: impl FnOnce(&mongodb::Collection<RawDocumentBuf>) -> Find<'_, RawDocumentBuf> + Send,
     ) -> Result<Option<Key>> {
         let collection = self.place.collection().await?;
-        let cursor = find(&collection).projection(doc! { ID: 1 }).limit(1).await;
-        let mut cursor = cursor.map_err(|error| failure("the keys cannot be read", error))?;
+        let cursor = nothing_between(find(&collection).projection(doc! { ID: 1 }).limit(1).await);
+        let Some(mut cursor) = cursor.map_err(|error| failure("the keys cannot be read", error))? else {
+            return Ok(None);
+        };
         if !cursor.advance().await.map_err(|error| failure("the keys cannot be read", error))? {
             return Ok(None);
         }
@@ -198,11 +200,15 @@ impl Reader for MongoReader {
         let (place, range) = (Arc::clone(&self.place), range.clone());
         let reply_rows = self.shape.get().map_or(BATCH_ROWS as u32, |shape| shape.reply_rows);
         let by_offset = self.by_offset;
+        if range.after.is_some() && range.after == range.upto {
+            return Box::pin(stream::empty());
+        }
         let open = async move {
             let collection = place.collection().await?;
             let find = collection.find(Document::new()).batch_size(reply_rows);
             let find = if by_offset { counted(find, &range) } else { bounded(find, &range)? };
-            let cursor = find.await.map_err(|error| failure("the documents cannot be read", error))?;
+            let cursor = nothing_between(find.await);
+            let cursor = cursor.map_err(|error| failure(&format!("documents {range} cannot be read"), error))?;
             let last = if by_offset { None } else { range.upto };
             Ok(Documents { place, cursor, passed_over: range.after.filter(|_| !by_offset), last, raw, is_over: false })
         };
@@ -225,7 +231,8 @@ enum State {
 /// The documents of a range on their way.
 struct Documents {
     place: Arc<Place>,
-    cursor: MongoCursor<RawDocumentBuf>,
+    /// None if there is nothing between the bounds.
+    cursor: Option<MongoCursor<RawDocumentBuf>>,
     /// The key that the range begins after, if it may come first.
     passed_over: Option<Key>,
     /// The key that the range ends with, which the cursor leaves out.
@@ -260,11 +267,13 @@ impl Documents {
     }
 
     async fn advance(&mut self) -> Result<bool> {
-        self.cursor.advance().await.map_err(|error| failure("the documents cannot be read", error))
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        cursor.advance().await.map_err(|error| failure("the documents cannot be read", error))
     }
 
     fn add(&mut self, gathered: &mut Gathered) -> Result<()> {
-        let document = self.cursor.current();
+        let Some(cursor) = &self.cursor else { return Ok(()) };
+        let document = cursor.current();
         if let Some(key) = self.passed_over.take()
             && json::to_string(&key_of(document)?.0[0]) == json::to_string(&key.0[0])
         {
@@ -349,6 +358,16 @@ fn within(find: Find<'_, RawDocumentBuf>, min: Option<Document>, max: Option<Doc
         find = find.max(max);
     }
     find
+}
+
+/// The server takes no bounds between which nothing can be, such as those before the smallest key of all.
+fn nothing_between(
+    found: mongodb::error::Result<MongoCursor<RawDocumentBuf>>,
+) -> mongodb::error::Result<Option<MongoCursor<RawDocumentBuf>>> {
+    match found {
+        Err(error) if code(&error) == Some(NOTHING_BETWEEN) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// The range as a count of rows.

@@ -81,10 +81,11 @@ pub(super) async fn table(place: &Place) -> Result<Option<Table>> {
             table.generated.push(Arc::clone(&name));
         }
         let digits = precision.parse().ok().zip(scale.parse().ok());
-        let kind = kind_of(data_type, column_type, comment, digits, json.iter().any(|json| json == &*name));
+        let is_json = json.iter().any(|json| json == &*name);
+        let kind = kind_of(data_type, column_type, comment, digits, is_json);
         let is_marked = MARKED.iter().any(|(mark, _)| mark == comment);
-        let mut native = format!("{DIALECT}:{column_type}");
-        if !charset.is_empty() && !data_type.eq_ignore_ascii_case("json") {
+        let mut native = format!("{DIALECT}:{}", if is_json { "json" } else { column_type });
+        if !is_json && !charset.is_empty() && !data_type.eq_ignore_ascii_case("json") {
             native = format!("{native} CHARACTER SET {charset} COLLATE {collation}");
         }
         let native = (!is_marked).then_some(native);

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::convert;
+use crate::json;
 use crate::value::{Kind, Value, to_hex};
 
 /// A text in quotes.
@@ -20,12 +21,19 @@ pub(super) fn value(value: &Value, kind: Kind, out: &mut Vec<u8>) -> Result<(), 
         Value::Uuid(uuid) if kind == Kind::Bytes => binary(uuid, out),
         Value::ObjectId(id) if kind == Kind::Bytes => binary(id, out),
         Value::Text(text) => quoted(text.as_bytes(), out),
+        // A column of mixed values travels as JSON; one with a type wants what is in it.
+        Value::Json(text) if !is_text(kind) => match json::parse(text.as_bytes()) {
+            Ok(inner) if !matches!(inner, Value::Json(_)) => return self::value(&inner, kind, out),
+            _ => quoted(text.as_bytes(), out),
+        },
         Value::Json(text) => quoted(text.as_bytes(), out),
         _ if is_text(kind) => quoted(convert::text(value.clone()).as_bytes(), out),
         Value::Bool(value) => put(out, format_args!("{}", u8::from(*value))),
         Value::Int(number) => put(out, format_args!("{number}")),
         Value::Float(number) if number.is_finite() => put(out, format_args!("{number:e}")),
         Value::Float(number) => return Err(format!("the server has no float {number}")),
+        // Bits take numbers, and no texts.
+        Value::Decimal(number) if is_short_integer(number.as_str()) => put(out, format_args!("{number}")),
         Value::Decimal(number) if number.is_finite() => put(out, format_args!("'{number}'")),
         Value::Decimal(number) => return Err(format!("the server has no decimal {number}")),
         Value::DateTime(at) => put(out, format_args!("'{}'", moment(*at))),
@@ -37,6 +45,11 @@ pub(super) fn value(value: &Value, kind: Kind, out: &mut Vec<u8>) -> Result<(), 
 
 fn is_text(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Json | Kind::JsonBinary | Kind::Uuid | Kind::ObjectId)
+}
+
+/// Whether the number has no more digits than the largest integer of a server.
+fn is_short_integer(text: &str) -> bool {
+    text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// To the microsecond, which is what the server has.
@@ -107,6 +120,8 @@ mod tests {
         check(decimal.clone(), Kind::Decimal(None), "'1E+3'");
         check(Value::Instant("1969-12-31T23:59:59.5Z".parse().unwrap()), Kind::Instant, "'1969-12-31 23:59:59.500000'");
         check(Value::Array(vec![Value::Int(1)]), Kind::Json, "'[1]'");
+        check(Value::Json("\"0000-00-00\"".into()), Kind::Date, "'0000-00-00'");
+        check(Value::Json("\"x\"".into()), Kind::Json, "'\"x\"'");
         assert_eq!(key(&decimal, Kind::Decimal(None)), "1E+3");
         assert!(value(&Value::Float(f64::NAN), Kind::Float64, &mut Vec::new()).is_err());
     }
