@@ -1,7 +1,11 @@
 //! The storages. Each is a module with a `Reader` and a `Writer`, and one arm in each of the two functions below.
 
 pub mod file;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sequence;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::sync::Arc;
 
@@ -22,6 +26,10 @@ pub struct ReadOptions {
 pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Reader>> {
     match location.scheme {
         Scheme::File => Ok(Arc::new(file::FileReader::new(location, options)?)),
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => Ok(Arc::new(postgres::PostgresReader::new(location, options)?)),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => Ok(Arc::new(sqlite::SqliteReader::new(location, options)?)),
         other => Err(not_built(other)),
     }
 }
@@ -30,6 +38,10 @@ pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Read
 pub fn writer(location: &Location) -> Result<Arc<dyn Writer>> {
     match location.scheme {
         Scheme::File => Ok(Arc::new(file::FileWriter::new(location)?)),
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => Ok(Arc::new(postgres::PostgresWriter::new(location)?)),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => Ok(Arc::new(sqlite::SqliteWriter::new(location)?)),
         other => Err(not_built(other)),
     }
 }
