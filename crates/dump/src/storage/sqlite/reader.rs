@@ -20,6 +20,9 @@ use crate::value::{Kind, Value};
 /// How many batches wait for the one who writes them.
 const BATCHES_AHEAD: usize = 1;
 
+/// A wider span of rowids says nothing of the number of rows.
+const ROWS_LIKELY_MAX: u64 = 1_000_000_000;
+
 /// Reads a table.
 pub struct SqliteReader {
     place: Place,
@@ -176,21 +179,18 @@ impl Known {
 impl Reader for SqliteReader {
     async fn describe(&self) -> Result<Description> {
         let known = self.known().await?;
-        let rows = match known.walk {
-            // The largest rowid is known at once; counting would read everything.
-            Walk::Key(_) if known.table.walk == ["rowid"] => {
-                self.with(|known, connection| {
-                    connection.query_row(
-                        &format!("SELECT max(rowid) - min(rowid) + 1 FROM {}", known.from()),
-                        [],
-                        |row| row.get::<_, Option<i64>>(0),
-                    )
-                })
-                .await?
-            }
-            _ => None,
-        };
-        let rows = rows.or(Some(0)).filter(|_| known.table.walk == ["rowid"]).and_then(|rows| u64::try_from(rows).ok());
+        // The ends of the rowids are known at once; counting would read everything.
+        let mut rows = None;
+        if known.table.walk == ["rowid"] {
+            let sql = format!("SELECT min(rowid), max(rowid) FROM {}", identifier(&self.place.table));
+            let ends = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?));
+            rows = match self.with(move |_, connection| connection.query_row(&sql, [], ends)).await? {
+                (Some(first), Some(last)) => {
+                    last.abs_diff(first).checked_add(1).filter(|rows| *rows <= ROWS_LIKELY_MAX)
+                }
+                _ => Some(0),
+            };
+        }
         let schema = known.table.schema.clone();
         Ok(Description { schema, rows, bytes: None, walk: known.walk.clone(), raw: None })
     }
