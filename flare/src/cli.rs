@@ -147,11 +147,13 @@ pub fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<terminal::Closed>() => ExitCode::SUCCESS,
-        Err(error) if let Some(Exit(code)) = error.downcast_ref() => ExitCode::from(*code),
-        Err(error) => {
-            terminal::note(told(&error));
-            ExitCode::from(FAILED)
-        }
+        Err(error) => match error.downcast_ref() {
+            Some(Exit(code)) => ExitCode::from(*code),
+            None => {
+                terminal::note(told(&error));
+                ExitCode::from(FAILED)
+            }
+        },
     }
 }
 

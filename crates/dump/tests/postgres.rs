@@ -1,5 +1,7 @@
 //! PostgreSQL against the contract of storages. Needs `FLARE_TEST_POSTGRES_URL`.
 
+#![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
+
 use flare_dump::contract::{Subject, check_reader, check_writer};
 use flare_dump::location::Location;
 use flare_dump::storage::{self, ReadOptions};

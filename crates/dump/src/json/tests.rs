@@ -1,6 +1,7 @@
 use super::*;
 use crate::value::{Decimal, Other};
 
+#[allow(clippy::needless_pass_by_value, reason = "tables of cases read better without references")]
 fn check(value: Value, text: &str) {
     assert_eq!(to_string(&value), text);
     assert_eq!(parse(text.as_bytes()).unwrap(), value, "{text}");
