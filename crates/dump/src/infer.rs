@@ -30,15 +30,13 @@ pub fn schema(sample: &RowBatch) -> Schema {
             seen[at].1.add(value);
         }
     }
-    let rows = sample.rows.len();
-    let columns = seen.into_iter().map(|(name, seen)| seen.column(name, rows)).collect();
+    let columns = seen.into_iter().map(|(name, seen)| seen.column(name)).collect();
     Schema { columns, key: Vec::new(), is_open: sample.names.is_empty() }
 }
 
 #[derive(Default)]
 struct Seen {
     kind: Option<Kind>,
-    count: usize,
     /// Whether text may be another type, as in a source that has nothing else.
     reads_text: bool,
 }
@@ -50,15 +48,15 @@ impl Seen {
             Value::Text(text) if self.reads_text => kind_of_text(text),
             _ => kind,
         };
-        self.count += 1;
         self.kind = Some(self.kind.map_or(kind, |known| common(known, kind)));
     }
 
-    fn column(self, name: Arc<str>, rows: usize) -> Column {
+    /// A sample cannot tell that no row is without it: it may be null.
+    fn column(self, name: Arc<str>) -> Column {
         // Texts of several types are texts.
         let kind = self.kind.filter(|kind| !(self.reads_text && *kind == Kind::Json)).unwrap_or(Kind::Text);
         let native = (self.reads_text && kind != Kind::Text).then(|| READ_FROM_TEXT.to_owned());
-        Column { name, kind, nullable: self.count < rows || rows == 0 || self.reads_text, native }
+        Column { name, kind, nullable: true, native }
     }
 }
 

@@ -33,7 +33,7 @@ impl Row {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Cells(cells) => cells.iter().map(Value::bytes).sum(),
-            Self::Document(fields) => fields.iter().map(|(name, value)| name.len() + 24 + value.bytes()).sum(),
+            Self::Document(fields) => fields.iter().map(|(name, value)| name.len() + 3 + value.bytes()).sum(),
             Self::Bad(bad) => bad.text.len(),
         }
     }
@@ -83,14 +83,14 @@ pub struct RowBatch {
     /// The columns of the rows that are [`Row::Cells`].
     pub names: Names,
     pub rows: Vec<Row>,
-    /// About how much memory the rows take.
+    /// About how many bytes the rows have.
     pub bytes: usize,
 }
 
 /// A batch is closed when it has this many bytes.
-pub const BATCH_BYTES: usize = 256 << 10;
+pub const BATCH_BYTES: usize = 128 << 10;
 /// And when it has this many rows.
-pub const BATCH_ROWS: usize = 4096;
+pub const BATCH_ROWS: usize = 2048;
 
 impl RowBatch {
     pub fn new(names: Names) -> Self {

@@ -5,7 +5,11 @@ pub mod file;
 pub mod mongodb;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sequence;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::sync::Arc;
 
@@ -30,6 +34,10 @@ pub fn reader(location: &Location, options: &ReadOptions) -> Result<Arc<dyn Read
         Scheme::MongoDb => Ok(Arc::new(mongodb::MongoReader::new(location, options)?)),
         #[cfg(feature = "mysql")]
         Scheme::MySql => Ok(Arc::new(mysql::MySqlReader::new(location, options)?)),
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => Ok(Arc::new(postgres::PostgresReader::new(location, options)?)),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => Ok(Arc::new(sqlite::SqliteReader::new(location, options)?)),
         other => Err(not_built(other)),
     }
 }
@@ -42,6 +50,10 @@ pub fn writer(location: &Location) -> Result<Arc<dyn Writer>> {
         Scheme::MongoDb => Ok(Arc::new(mongodb::MongoWriter::new(location)?)),
         #[cfg(feature = "mysql")]
         Scheme::MySql => Ok(Arc::new(mysql::MySqlWriter::new(location)?)),
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => Ok(Arc::new(postgres::PostgresWriter::new(location)?)),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => Ok(Arc::new(sqlite::SqliteWriter::new(location)?)),
         other => Err(not_built(other)),
     }
 }

@@ -84,19 +84,23 @@ impl Value {
         }
     }
 
-    /// About how much memory the value takes, for limits.
+    /// About how many bytes the value is, for limits and for people.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::Text(text) => text.len(),
-                Self::Bytes(bytes) => bytes.len(),
-                Self::Json(text) => text.len(),
-                Self::Decimal(decimal) => decimal.as_str().len(),
-                Self::Array(values) => values.iter().map(Self::bytes).sum(),
-                Self::Object(fields) => fields.iter().map(|(name, value)| name.len() + 24 + value.bytes()).sum(),
-                Self::Other(other) => other.kind.len() + other.json.len() + 40,
-                _ => 0,
+        match self {
+            Self::Missing => 0,
+            Self::Null | Self::Bool(_) => 1,
+            Self::Text(text) => text.len() + 1,
+            Self::Bytes(bytes) => bytes.len() + 1,
+            Self::Json(text) => text.len() + 1,
+            Self::Decimal(decimal) => decimal.as_str().len() + 1,
+            Self::Uuid(_) | Self::ObjectId(_) => 16,
+            Self::Array(values) => values.iter().map(Self::bytes).sum::<usize>() + 2,
+            Self::Object(fields) => {
+                fields.iter().map(|(name, value)| name.len() + 3 + value.bytes()).sum::<usize>() + 2
             }
+            Self::Other(other) => other.kind.len() + other.json.len() + 4,
+            _ => 8,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Files against the contract of storages.
 
+#![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
+
 use std::path::Path;
 
 use flare_dump::contract::{Subject, check_reader, check_writer};

@@ -19,7 +19,8 @@ pub(super) async fn write(
     let Mapped { batch, numbers } = mapped;
     let mut refused = Vec::new();
     // Spans that are still to be written, the first on top.
-    let mut spans = vec![0..batch.rows.len()];
+    let everything = 0..batch.rows.len();
+    let mut spans = Vec::from([everything]);
     while let Some(span) = spans.pop() {
         if span.is_empty() {
             continue;

@@ -58,7 +58,7 @@ impl Shared {
 
     /// What the target knows of a chunk. Its bytes and its checksum are not in the ledger.
     async fn ledger(&self, chunk: &ChunkId) -> Result<Option<Done>> {
-        let done = answered(self.write_limit(), "target", self.session.writer.done(&chunk.to_string())).await?;
+        let done = self.at_target(self.session.writer.done(&chunk.to_string())).await?;
         // To be verified, its rows must be read again.
         let done = done.filter(|_| !self.session.job.verify);
         Ok(done.map(|written| Done { rows: written.rows, rejects: self.rejects.count(chunk), ..Done::default() }))
@@ -70,12 +70,29 @@ impl Shared {
         written
     }
 
+    fn at_source(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Rejected {
+            error
+        } else {
+            error.within(format_args!("source {}", self.session.source))
+        }
+    }
+
+    /// Waits for the target. What it says of a row is said of the row alone.
+    async fn at_target<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let answer = answered(self.write_limit(), "target", answer).await;
+        answer.map_err(|error| match error.kind() {
+            ErrorKind::Rejected => error,
+            _ => error.within(format_args!("target {}", self.session.target)),
+        })
+    }
+
     /// Reads ahead of the one who writes.
     async fn read(&self, mut batches: Batches, sender: mpsc::Sender<Result<Batch>>) {
         loop {
             let next = async { batches.next().await.transpose() };
             let next = answered(self.read_limit(), "source", next).await.transpose();
-            let Some(batch) = next else { return };
+            let Some(batch) = next.map(|batch| batch.map_err(|error| self.at_source(error))) else { return };
             let is_error = batch.is_err();
             if sender.send(batch).await.is_err() || is_error {
                 return;
@@ -90,7 +107,7 @@ impl Shared {
             let batch = batch?;
             if open.is_none() {
                 let name = planned.chunk.to_string();
-                open = Some(answered(self.write_limit(), "target", self.session.writer.open(&name)).await?);
+                open = Some(self.at_target(self.session.writer.open(&name)).await?);
             }
             let writer = open.as_mut().expect("it was opened just now");
             self.write_batch(planned, writer.as_mut(), batch, pace, &mut tally).await?;
@@ -99,7 +116,7 @@ impl Shared {
         self.rejects.keep(&planned.chunk, &tally.rejects)?;
         // The range must be known before its rows are there for good.
         self.journal.sync(planned.line).await?;
-        answered(self.write_limit(), "target", writer.commit()).await?;
+        self.at_target(writer.commit()).await?;
         let rejects = tally.rejects.len() as u64;
         self.rejected.fetch_add(rejects, Ordering::Relaxed);
         Progress::add(&self.progress.rejects, rejects);
@@ -119,7 +136,7 @@ impl Shared {
         let batch = match batch {
             Batch::Raw(raw) => {
                 let rows = raw.rows;
-                answered(self.write_limit(), "target", writer.write(Batch::Raw(raw))).await?;
+                self.at_target(writer.write(Batch::Raw(raw))).await?;
                 self.count(tally, rows, bytes);
                 return Ok(());
             }
@@ -135,7 +152,7 @@ impl Shared {
         }
         if pace == Pace::Fast {
             if !mapped.batch.is_empty() {
-                answered(self.write_limit(), "target", writer.write(Batch::Rows(mapped.batch))).await?;
+                self.at_target(writer.write(Batch::Rows(mapped.batch))).await?;
             }
             self.count(tally, written, bytes);
             return Ok(());

@@ -129,7 +129,7 @@ impl Parser<'_> {
         self.fields(false).map(Value::Object)
     }
 
-    /// The fields up to the closing brace. Where forms count, a document behind `$literal` is what it is.
+    /// The fields up to the closing brace. Where forms count, a document behind `$verbatim` is what it is.
     fn fields(&mut self, forms: bool) -> Result<Vec<(String, Value)>, String> {
         let mut fields = Vec::new();
         self.skip_space();
@@ -147,7 +147,7 @@ impl Parser<'_> {
                 return Err(self.wrong("no colon"));
             }
             self.skip_space();
-            let is_literal = forms && fields.is_empty() && name == "$literal";
+            let is_literal = forms && fields.is_empty() && name == "$verbatim";
             let value = match self.text.get(self.at) {
                 Some(b'{') if is_literal => self.nested(Self::literal)?,
                 _ => self.value()?,

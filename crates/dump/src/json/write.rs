@@ -5,6 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::extended;
 use super::read::is_exact_float;
 use crate::value::{Value, to_hex, uuid_to_text};
 
@@ -78,14 +79,20 @@ pub fn write_document<'a>(fields: impl Iterator<Item = (&'a str, &'a Value)>, st
 }
 
 fn write_object(fields: &[(String, Value)], style: Style, out: &mut Vec<u8>) {
-    let looks_extended = style == Style::Extended && fields.first().is_some_and(|(name, _)| name.starts_with('$'));
+    let is_form = style == Style::Extended && is_form(fields);
     let fields = fields.iter().map(|(name, value)| (name.as_str(), value));
-    if !looks_extended {
+    if !is_form {
         return write_document(fields, style, out);
     }
-    out.extend_from_slice(b"{\"$literal\":");
+    out.extend_from_slice(b"{\"$verbatim\":");
     write_document(fields, style, out);
     out.push(b'}');
+}
+
+/// Whether a document would be read as something else.
+fn is_form(fields: &[(String, Value)]) -> bool {
+    matches!(fields, [(name, _)] if name.starts_with('$'))
+        && !matches!(extended::value_of(fields.to_vec()), Value::Object(read) if read == fields)
 }
 
 fn write_bytes(bytes: &[u8], style: Style, out: &mut Vec<u8>) {
