@@ -68,6 +68,8 @@ async fn check_contract(variable: &str, name: &str) {
     check_writer(&Subject {
         locate: Box::new(move |name| Location::parse(&format!("{host}{database}.{name}?{options}&id=id")).unwrap()),
         can_append: true,
+        can_replace: true,
+        has_ledger: true,
         can_upsert: true,
         rejects: false,
         // Text, since MongoDB has no such types; a decimal of 38 digits; microseconds; JSON is read as what it says.

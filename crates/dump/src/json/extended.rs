@@ -32,16 +32,9 @@ fn of_one(name: &str, value: Value) -> Result<Value, Value> {
         "numberDouble" => text.parse().ok().map(Value::Float),
         "numberDecimal" => Decimal::parse(text).map(Value::Decimal),
         "binary" => binary(&value),
-<<<<<<< HEAD
-        "literal" if matches!(value, Value::Object(_)) => return Ok(value),
+        "verbatim" if matches!(value, Value::Object(_)) => return Ok(value),
         "regularExpression" | "timestamp" | "code" | "codeWithScope" | "symbol" | "dbPointer" | "minKey" | "maxKey"
         | "undefined" => Some(other(name, &value)),
-=======
-        "verbatim" if matches!(value, Value::Object(_)) => return Ok(value),
-        "regularExpression" | "timestamp" | "code" | "symbol" | "dbPointer" | "minKey" | "maxKey" | "undefined" => {
-            Some(other(name, &value))
-        }
->>>>>>> dump
         // A date that no calendar of ours holds, as MongoDB may have.
         _ => None,
     };
