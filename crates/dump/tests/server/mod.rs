@@ -16,17 +16,13 @@ pub fn url(variable: &str) -> Option<String> {
 #[allow(dead_code, reason = "not every test copies")]
 pub async fn copy(job: flare_dump::job::Job) -> flare_dump::copy::Summary {
     use flare_dump::copy::{Run, run};
-    use flare_dump::event::{Event, Observer, Progress};
-    struct Deaf;
-    impl Observer for Deaf {
-        fn notify(&self, _: &Event) {}
-    }
+    use flare_dump::event::{Progress, Silent};
     let folder = tempfile::tempdir().unwrap();
     let place = flare_dump::history::Place::of_job(&folder.path().join("job.toml"));
     let session = flare_dump::session::Session::open(job).await.unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
     let summary =
-        run(session, place, Run::default(), std::sync::Arc::new(Deaf), Progress::shared(), stop).await.unwrap();
+        run(session, place, Run::default(), std::sync::Arc::new(Silent), Progress::shared(), stop).await.unwrap();
     assert!(summary.failed.is_empty() && summary.message.is_none(), "{summary:?}");
     summary
 }
