@@ -10,6 +10,7 @@ mod at_the_clients_pace;
 mod bounded;
 mod chaos;
 mod deliveries;
+mod dumps;
 mod egress;
 mod filters;
 mod full_disk;
