@@ -73,7 +73,9 @@ fn onto(job: &Job, source: &Schema, target: &Schema) -> Result<Mapping> {
     }
     let is_same = !source.is_open && rest.is_none() && !has_text_to_read(source);
     if is_same {
-        return Ok(Mapping::identity(Schema { key: target.key.clone(), ..source.clone() }));
+        // A table that a copy has begun gets its key at the end.
+        let key = if target.key.is_empty() { source.key.clone() } else { target.key.clone() };
+        return Ok(Mapping::identity(Schema { key, ..source.clone() }));
     }
     let columns = source.columns.iter().filter(is_known).filter(|column| Some(&*column.name) != rest.as_deref());
     let rules: Vec<ColumnRule> = inferred(&Schema { columns: columns.cloned().collect(), ..source.clone() }).0;
@@ -160,7 +162,7 @@ fn make(rule: &ColumnRule, source: &Schema, known: Option<&Column>) -> Result<On
 
 /// The key of the target: its own, or the source's where its columns are taken over.
 fn key_of(columns: &[Column], rules: &[ColumnRule], source: &Schema, target: Option<&Schema>) -> Vec<Arc<str>> {
-    if let Some(target) = target {
+    if let Some(target) = target.filter(|target| !target.key.is_empty()) {
         return target.key.clone();
     }
     let taken_over = |key: &Arc<str>| {

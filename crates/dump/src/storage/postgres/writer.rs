@@ -19,7 +19,7 @@ use crate::row::{Batch, Names, RawFormat, RowBatch};
 use crate::value::{Column, Kind, Schema};
 
 const LEDGER: &str = "flare_dump_ledger";
-/// The row of the ledger that says that a job has begun, and has not finished.
+/// The row of the ledger that says that a job has begun, and has not finished. Its number is 1 if the job made the table.
 const BEGUN: &str = "begun";
 
 /// Writes a table.
@@ -52,15 +52,17 @@ impl PostgresWriter {
         self.prepared.read().clone().ok_or_else(|| Error::failed("the target has not been prepared"))
     }
 
-    /// Whether the ledger has something of the job.
-    async fn is_begun(&self, job: &str) -> Result<bool> {
+    /// Whether the ledger has something of the job, and if so, whether the job made the table.
+    async fn begun(&self, job: &str) -> Result<Option<bool>> {
         let (ledger, job) = (self.place.sibling(LEDGER), literal(job));
         let there = self.place.pool.rows(&format!("SELECT to_regclass({})::text", literal(&ledger))).await?;
         if there.first().and_then(|row| row.get(0)).is_none() {
-            return Ok(false);
+            return Ok(None);
         }
-        let rows = self.place.pool.rows(&format!("SELECT 1 FROM {ledger} WHERE job = {job} LIMIT 1")).await?;
-        Ok(!rows.is_empty())
+        let begun = literal(BEGUN);
+        let sql = format!("SELECT rows FROM {ledger} WHERE job = {job} AND chunk = {begun}");
+        let rows = self.place.pool.rows(&sql).await?;
+        Ok(rows.first().map(|row| row.get(0) == Some("1")))
     }
 
     async fn has_rows(&self) -> Result<bool> {
@@ -84,7 +86,8 @@ impl Writer for PostgresWriter {
 
     async fn prepare(&self, target: &Target) -> Result<()> {
         let existing = self.describe().await?;
-        let is_begun = self.is_begun(&target.job).await?;
+        let begun = self.begun(&target.job).await?;
+        let is_begun = begun.is_some();
         let is_replaced = target.mode == WriteMode::Replace;
         if target.mode == WriteMode::Create
             && !is_begun
@@ -96,7 +99,7 @@ impl Writer for PostgresWriter {
             return Err(Error::invalid(format!("{name} has rows: choose the mode append, upsert or replace")));
         }
         let staging = format!("{}_{}", truncated(&self.place.table), target.job);
-        let is_created = is_replaced || existing.is_none();
+        let is_created = begun.unwrap_or(is_replaced || existing.is_none());
         let key = match &existing {
             Some(existing) if !is_replaced && !existing.key.is_empty() => existing.key.clone(),
             _ => target.schema.key.clone(),
@@ -105,7 +108,6 @@ impl Writer for PostgresWriter {
             return Err(Error::invalid(format!("{} has no key to upsert by: map one, or append", self.place.name())));
         }
         // An upsert needs the key at once; a plain load is faster without it.
-        let makes_key = is_created || (is_begun && target.mode == WriteMode::Create);
         let prepared = Prepared {
             job: target.job.clone(),
             mode: target.mode,
@@ -113,7 +115,7 @@ impl Writer for PostgresWriter {
             ledger: self.place.sibling(LEDGER),
             columns: target.schema.columns.clone(),
             names: target.schema.names(),
-            makes_key: makes_key && target.mode != WriteMode::Upsert,
+            makes_key: is_created && target.mode != WriteMode::Upsert,
             key,
             is_finished: target.is_resumed && !is_begun,
         };
@@ -204,7 +206,11 @@ impl Prepared {
             }
         }
         let (job, begun) = (literal(&self.job), literal(BEGUN));
-        sql.push_str(&format!("INSERT INTO {} (job, chunk, rows) VALUES ({job}, {begun}, 0); COMMIT", self.ledger));
+        let made = u8::from(is_created);
+        sql.push_str(&format!(
+            "INSERT INTO {} (job, chunk, rows) VALUES ({job}, {begun}, {made}); COMMIT",
+            self.ledger
+        ));
         sql
     }
 
