@@ -63,7 +63,8 @@ impl Lab {
 
     /// Rows of the target, and how many of them are those of the source.
     async fn compare(&self) -> (i64, i64) {
-        let sql = "SELECT (SELECT count(*) FROM target), (SELECT count(*) FROM source JOIN target USING (id, name, at, price))";
+        let sql = "SELECT (SELECT count(*) FROM target), \
+            (SELECT count(*) FROM source JOIN target USING (id, name, at, price))";
         let row = self.client.query_one(sql, &[]).await.unwrap();
         (row.get(0), row.get(1))
     }
@@ -146,7 +147,8 @@ async fn one_bad_row_in_ten_thousand_is_found() {
     let Some(lab) = Lab::new("bad").await else { return };
     lab.client
         .batch_execute(
-            "CREATE TABLE target (id bigint PRIMARY KEY, name text, at timestamptz, price numeric CHECK (price <> 5555 / 7.0))",
+            "CREATE TABLE target (id bigint PRIMARY KEY, name text, at timestamptz, \
+             price numeric CHECK (price <> 5555 / 7.0))",
         )
         .await
         .unwrap();

@@ -48,9 +48,11 @@ async fn tables_of_all_kinds_are_read_once_however_they_are_cut() {
              CREATE TABLE composite (a text, b bigint, c text, PRIMARY KEY (a, b));
              INSERT INTO composite SELECT (i % 4)::text, i, b FROM (SELECT row_number() over () i, b FROM plain) p;
              CREATE TABLE floats (k double precision PRIMARY KEY);
-             INSERT INTO floats SELECT i FROM generate_series(1, 20) i UNION ALL SELECT unnest('{NaN,Infinity,-Infinity}'::float8[]);
+             INSERT INTO floats SELECT i FROM generate_series(1, 20) i
+                UNION ALL SELECT unnest('{NaN,Infinity,-Infinity}'::float8[]);
              CREATE TABLE times (k timestamptz PRIMARY KEY, i interval, n inet, ar int[]);
-             INSERT INTO times SELECT now() + i * interval '1 hour', i * interval '1 day', '10.0.0.1', '{1,2}' FROM generate_series(1, 23) i;
+             INSERT INTO times SELECT now() + i * interval '1 hour', i * interval '1 day', '10.0.0.1', '{1,2}'
+                FROM generate_series(1, 23) i;
              CREATE TABLE texts (k text PRIMARY KEY);
              INSERT INTO texts SELECT chr(64 + i) || '''\\' || repeat('é', i) FROM generate_series(1, 23) i;
              CREATE TABLE uniq (k int NOT NULL UNIQUE, v int);

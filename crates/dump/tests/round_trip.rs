@@ -55,8 +55,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const TABLE: &str = "(id bigserial PRIMARY KEY, a bool, b bigint, c numeric, d float8, e real, f text, g bytea, h date, \
-    i time, j timestamptz, k timestamp, l uuid, m json, n interval)";
+const TABLE: &str = "(id bigserial PRIMARY KEY, a bool, b bigint, c numeric, d float8, e real, f text, \
+    g bytea, h date, i time, j timestamptz, k timestamp, l uuid, m json, n interval)";
 
 async fn copy(from: &str, to: &str, mode: WriteMode) {
     let folder = tempfile::tempdir().unwrap();
