@@ -9,6 +9,7 @@ mod extended;
 mod read;
 mod write;
 
+pub(crate) use self::extended::instant_of_millis;
 pub use self::read::{parse, parse_plain};
 pub use self::write::{Style, write, write_document, write_text};
 

@@ -140,6 +140,8 @@ impl RawFormat {
     pub const JSON_LINES: &'static str = "json-lines";
     /// The text format of PostgreSQL's `COPY`.
     pub const POSTGRES_COPY: &'static str = "postgres-copy";
+    /// BSON documents, one behind the other.
+    pub const BSON: &'static str = "bson";
 }
 
 /// What a reader gives and a writer takes.

@@ -11,7 +11,15 @@ use flare_dump::storage::{self, ReadOptions};
 fn subject(folder: &Path, end: &'static str, can_append: bool, inexact: &'static [&'static str]) -> Subject {
     let folder = folder.to_owned();
     let locate = move |name: &str| Location::parse(&format!("{}/{name}.{end}", folder.display())).unwrap();
-    Subject { locate: Box::new(locate), can_append, can_upsert: false, rejects: false, inexact }
+    Subject {
+        locate: Box::new(locate),
+        can_append,
+        can_replace: true,
+        has_ledger: true,
+        can_upsert: false,
+        rejects: false,
+        inexact,
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ async fn postgres_keeps_the_contract_of_writers() {
     check_writer(&Subject {
         locate: Box::new(move |name| Location::parse(&format!("{base}{name}")).unwrap()),
         can_append: true,
+        can_replace: true,
+        has_ledger: true,
         can_upsert: true,
         rejects: true,
         inexact: &[],

@@ -19,6 +19,8 @@ async fn sqlite_keeps_the_contract_of_writers() {
     check_writer(&Subject {
         locate: Box::new(move |name| locate(&path, name)),
         can_append: true,
+        can_replace: true,
+        has_ledger: true,
         can_upsert: true,
         rejects: true,
         inexact: &[],

@@ -33,9 +33,8 @@ fn of_one(name: &str, value: Value) -> Result<Value, Value> {
         "numberDecimal" => Decimal::parse(text).map(Value::Decimal),
         "binary" => binary(&value),
         "verbatim" if matches!(value, Value::Object(_)) => return Ok(value),
-        "regularExpression" | "timestamp" | "code" | "symbol" | "dbPointer" | "minKey" | "maxKey" | "undefined" => {
-            Some(other(name, &value))
-        }
+        "regularExpression" | "timestamp" | "code" | "codeWithScope" | "symbol" | "dbPointer" | "minKey" | "maxKey"
+        | "undefined" => Some(other(name, &value)),
         // A date that no calendar of ours holds, as MongoDB may have.
         _ => None,
     };
