@@ -223,6 +223,7 @@ impl Reader for MongoReader {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one per chunk on its way")]
 enum State {
     Closed(std::pin::Pin<Box<dyn Future<Output = Result<Documents>> + Send>>),
     Open(Documents),
