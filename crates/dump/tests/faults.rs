@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
 
+mod server;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,11 +27,7 @@ struct Lab {
 impl Lab {
     /// `None` where there is no server.
     async fn new(name: &str) -> Option<Self> {
-        let Ok(url) = std::env::var("FLARE_TEST_POSTGRES_URL") else {
-            assert!(std::env::var_os("FLARE_TEST_SERVERS").is_none(), "FLARE_TEST_POSTGRES_URL is not set");
-            eprintln!("skipped: FLARE_TEST_POSTGRES_URL is not set");
-            return None;
-        };
+        let url = server::url("FLARE_TEST_POSTGRES_URL")?;
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(connection);

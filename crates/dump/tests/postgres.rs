@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
 
+mod server;
+
 use flare_dump::contract::{Subject, check_reader, check_writer};
 use flare_dump::location::Location;
 use flare_dump::storage::{self, ReadOptions};
@@ -9,11 +11,7 @@ use tokio_postgres::NoTls;
 
 /// A schema of our own on the server; `None` where there is none.
 async fn schema(name: &str) -> Option<(String, tokio_postgres::Client)> {
-    let Ok(url) = std::env::var("FLARE_TEST_POSTGRES_URL") else {
-        assert!(std::env::var_os("FLARE_TEST_SERVERS").is_none(), "FLARE_TEST_POSTGRES_URL is not set");
-        eprintln!("skipped: FLARE_TEST_POSTGRES_URL is not set");
-        return None;
-    };
+    let url = server::url("FLARE_TEST_POSTGRES_URL")?;
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(connection);
