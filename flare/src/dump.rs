@@ -15,7 +15,7 @@ A source and a target are URLs or files:
   postgres://user@host/database?table=users       mongodb://host/database.collection
   mysql://user@host/database?table=users          sqlite:///path/file.db?table=users
   users.ndjson  users.json  users.csv             each also with .gz or .zst
-  flare://host:8080/?resource=ID                  a resource of a Flare server
+  flare+http://host:8080/resources/ID             a resource of a Flare server
 ${NAME} in an address stands for a variable of the environment.
 
 What is done is written down beside the job, so that a copy never starts over: after a crash, a failure \

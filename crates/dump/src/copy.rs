@@ -189,6 +189,7 @@ impl Shared {
             return Ok(State::Ended);
         }
         let (sender, chunks) = mpsc::channel(self.session.job.workers);
+        let is_retry = selection.failed;
         let mut walk = JoinSet::new();
         walk.spawn(self.offsets(selection).run(sender));
         let mut busy = JoinSet::new();
@@ -207,7 +208,10 @@ impl Shared {
         if let Some(walked) = walk.join_next().await {
             walked.map_err(|error| Error::failed("the walk ended unexpectedly").because(error))??;
         }
-        self.is_at_end().await
+        let state = self.is_at_end().await?;
+        // Who does only failed chunks again has not looked for others.
+        let is_cut = self.journal.with(|history| history.walked);
+        Ok(if is_retry && !is_cut && state == State::Ended { State::Interrupted } else { state })
     }
 
     /// Hands chunks to workers until there are no more.
@@ -221,7 +225,8 @@ impl Shared {
         while is_open || !busy.is_empty() {
             tokio::select! {
                 Some(finished) = busy.join_next(), if !busy.is_empty() => {
-                    let finished = finished.map_err(|error| Error::failed("a worker ended unexpectedly").because(error))?;
+                    let finished =
+                        finished.map_err(|error| Error::failed("a worker ended unexpectedly").because(error))?;
                     free.push(finished.worker);
                     self.note(finished)?;
                 }
@@ -332,10 +337,10 @@ impl Shared {
 
     /// After the last chunk: reads once more, and is at the end only if there is nothing and nothing failed.
     async fn is_at_end(&self) -> Result<State> {
-        let (is_walked, open, upper) =
-            self.journal.with(|history| (history.walked, history.open().count(), history.upper.clone()));
+        let (is_walked, upper) = self.journal.with(|history| (history.walked, history.upper.clone()));
+        let (open, failed) = self.journal.with(|history| (history.open().count(), history.failed().count()));
         if open > 0 {
-            return Ok(State::Incomplete);
+            return Ok(if failed > 0 { State::Incomplete } else { State::Interrupted });
         }
         if let (true, Some(upper)) = (is_walked, upper) {
             let beyond = Range { after: Some(upper.clone()), upto: Some(upper) };

@@ -1,8 +1,8 @@
 //! What has been done, so that nothing is done again.
 //!
-//! While a copy runs, its history is a journal: lines that are only added. A chunk is written down, with its range, before
-//! its rows are committed; the wait for the disk is in [`Journal::sync`]. At the end, or at a failure, the journal becomes a JSON
-//! file for people, and the next run reads both.
+//! While a copy runs, its history is a journal: lines that are only added. A chunk is written down, with its range,
+//! before its rows are committed; the wait for the disk is in [`Journal::sync`]. At the end, or at a failure, the
+//! journal becomes a JSON file for people, and the next run reads both.
 
 mod chunk;
 mod journal;

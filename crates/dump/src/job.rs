@@ -205,7 +205,8 @@ impl Job {
         Duration::from_secs(self.give_up_after)
     }
 
-    /// A digest of everything that decides what is copied. Sizes and limits may change between runs. Passwords are not in it.
+    /// A digest of everything that decides what is copied. Sizes and limits may change between runs. Passwords are
+    /// not in it.
     pub fn fingerprint(&self) -> Result<String> {
         let essence = serde_json::json!({
             "from": self.source()?.to_string(), "to": self.target()?.to_string(), "mode": self.mode, "size": self.size,

@@ -1,9 +1,9 @@
 //! JSON that loses nothing.
 //!
-//! Numbers keep their digits, fields their order. What JSON has no type for is written in MongoDB's extended JSON (version
-//! 2, relaxed), with four forms of our own for what that lacks: `{"$day": "2024-01-31"}`, `{"$time": "12:30:00"}`,
-//! `{"$datetime": "2024-01-31T12:30:00"}` (no zone), and `{"$verbatim": {…}}` around a document that only looks like such
-//! a form. [`Style::Plain`] writes strings instead, for readers that know nothing of this.
+//! Numbers keep their digits, fields their order. What JSON has no type for is written in MongoDB's extended JSON
+//! (version 2, relaxed), with four forms of our own for what that lacks: `{"$day": "2024-01-31"}`, `{"$time":
+//! "12:30:00"}`, `{"$datetime": "2024-01-31T12:30:00"}` (no zone), and `{"$verbatim": {…}}` around a document that
+//! only looks like such a form. [`Style::Plain`] writes strings instead, for readers that know nothing of this.
 
 mod extended;
 mod read;

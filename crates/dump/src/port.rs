@@ -83,8 +83,9 @@ pub trait Reader: Send + Sync {
     /// rows between that and `upper`.
     async fn boundary(&self, after: Option<&Key>, upper: Option<&Key>, rows: u64) -> Result<Boundary>;
 
-    /// The rows of a range, as [`Batch::Raw`] if `raw` and the description offers it. May be called again for the same range, and for several
-    /// ranges at once. Nothing is read before the first poll; dropping the stream ends it.
+    /// The rows of a range, as [`Batch::Raw`] if `raw` and the description offers it. May be called again for the
+    /// same range, and for several ranges at once. Nothing is read before the first poll; dropping the stream ends
+    /// it.
     fn read(&self, range: &Range, raw: bool) -> Batches;
 }
 

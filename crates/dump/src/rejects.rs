@@ -1,5 +1,5 @@
-//! The rows that were refused. Those of a chunk are written before the chunk is committed, to a file of its own, so that a
-//! chunk that is done again writes them once. At the end they become one file.
+//! The rows that were refused. Those of a chunk are written before the chunk is committed, to a file of its own, so
+//! that a chunk that is done again writes them once. At the end they become one file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
 
+mod server;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,11 +27,7 @@ struct Lab {
 impl Lab {
     /// `None` where there is no server.
     async fn new(name: &str) -> Option<Self> {
-        let Ok(url) = std::env::var("FLARE_TEST_POSTGRES_URL") else {
-            assert!(std::env::var_os("FLARE_TEST_SERVERS").is_none(), "FLARE_TEST_POSTGRES_URL is not set");
-            eprintln!("skipped: FLARE_TEST_POSTGRES_URL is not set");
-            return None;
-        };
+        let url = server::url("FLARE_TEST_POSTGRES_URL")?;
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(connection);
@@ -63,7 +61,8 @@ impl Lab {
 
     /// Rows of the target, and how many of them are those of the source.
     async fn compare(&self) -> (i64, i64) {
-        let sql = "SELECT (SELECT count(*) FROM target), (SELECT count(*) FROM source JOIN target USING (id, name, at, price))";
+        let sql = "SELECT (SELECT count(*) FROM target), \
+            (SELECT count(*) FROM source JOIN target USING (id, name, at, price))";
         let row = self.client.query_one(sql, &[]).await.unwrap();
         (row.get(0), row.get(1))
     }
@@ -146,7 +145,8 @@ async fn one_bad_row_in_ten_thousand_is_found() {
     let Some(lab) = Lab::new("bad").await else { return };
     lab.client
         .batch_execute(
-            "CREATE TABLE target (id bigint PRIMARY KEY, name text, at timestamptz, price numeric CHECK (price <> 5555 / 7.0))",
+            "CREATE TABLE target (id bigint PRIMARY KEY, name text, at timestamptz, \
+             price numeric CHECK (price <> 5555 / 7.0))",
         )
         .await
         .unwrap();

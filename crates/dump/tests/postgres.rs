@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
 
+mod server;
+
 use flare_dump::contract::{Subject, check_reader, check_writer};
 use flare_dump::location::Location;
 use flare_dump::storage::{self, ReadOptions};
@@ -9,11 +11,7 @@ use tokio_postgres::NoTls;
 
 /// A schema of our own on the server; `None` where there is none.
 async fn schema(name: &str) -> Option<(String, tokio_postgres::Client)> {
-    let Ok(url) = std::env::var("FLARE_TEST_POSTGRES_URL") else {
-        assert!(std::env::var_os("FLARE_TEST_SERVERS").is_none(), "FLARE_TEST_POSTGRES_URL is not set");
-        eprintln!("skipped: FLARE_TEST_POSTGRES_URL is not set");
-        return None;
-    };
+    let url = server::url("FLARE_TEST_POSTGRES_URL")?;
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(connection);
@@ -50,9 +48,11 @@ async fn tables_of_all_kinds_are_read_once_however_they_are_cut() {
              CREATE TABLE composite (a text, b bigint, c text, PRIMARY KEY (a, b));
              INSERT INTO composite SELECT (i % 4)::text, i, b FROM (SELECT row_number() over () i, b FROM plain) p;
              CREATE TABLE floats (k double precision PRIMARY KEY);
-             INSERT INTO floats SELECT i FROM generate_series(1, 20) i UNION ALL SELECT unnest('{NaN,Infinity,-Infinity}'::float8[]);
+             INSERT INTO floats SELECT i FROM generate_series(1, 20) i
+                UNION ALL SELECT unnest('{NaN,Infinity,-Infinity}'::float8[]);
              CREATE TABLE times (k timestamptz PRIMARY KEY, i interval, n inet, ar int[]);
-             INSERT INTO times SELECT now() + i * interval '1 hour', i * interval '1 day', '10.0.0.1', '{1,2}' FROM generate_series(1, 23) i;
+             INSERT INTO times SELECT now() + i * interval '1 hour', i * interval '1 day', '10.0.0.1', '{1,2}'
+                FROM generate_series(1, 23) i;
              CREATE TABLE texts (k text PRIMARY KEY);
              INSERT INTO texts SELECT chr(64 + i) || '''\\' || repeat('é', i) FROM generate_series(1, 23) i;
              CREATE TABLE uniq (k int NOT NULL UNIQUE, v int);

@@ -3,17 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "the exception for tests does not reach what tests share")]
 
-use std::sync::Arc;
+mod server;
 
-use flare_dump::copy::{self, Run};
-use flare_dump::event::{Progress, Silent};
-use flare_dump::history::{Place, State};
 use flare_dump::job::Job;
 use flare_dump::port::WriteMode;
-use flare_dump::session::Session;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tokio_util::sync::CancellationToken;
 
 /// A value of each column as SQL, or null.
 fn row() -> impl Strategy<Value = String> {
@@ -55,26 +50,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const TABLE: &str = "(id bigserial PRIMARY KEY, a bool, b bigint, c numeric, d float8, e real, f text, g bytea, h date, \
-    i time, j timestamptz, k timestamp, l uuid, m json, n interval)";
+const TABLE: &str = "(id bigserial PRIMARY KEY, a bool, b bigint, c numeric, d float8, e real, f text, \
+    g bytea, h date, i time, j timestamptz, k timestamp, l uuid, m json, n interval)";
 
 async fn copy(from: &str, to: &str, mode: WriteMode) {
-    let folder = tempfile::tempdir().unwrap();
-    let job = Job { mode, chunksize: 7, ..Job::new(from, to) };
-    let session = Session::open(job).await.unwrap();
-    let place = Place::of_job(&folder.path().join("job.toml"));
-    let stop = CancellationToken::new();
-    let run = copy::run(session, place, Run::default(), Arc::new(Silent), Progress::shared(), stop);
-    let summary = run.await.unwrap();
-    assert_eq!(summary.state, State::Ended, "{summary:?}");
+    server::copy(Job { mode, chunksize: 7, ..Job::new(from, to) }).await;
 }
 
 #[test]
 fn rows_of_postgres_come_back_from_ndjson_as_they_were() {
-    let Ok(url) = std::env::var("FLARE_TEST_POSTGRES_URL") else {
-        assert!(std::env::var_os("FLARE_TEST_SERVERS").is_none(), "FLARE_TEST_POSTGRES_URL is not set");
-        return eprintln!("skipped: FLARE_TEST_POSTGRES_URL is not set");
-    };
+    let Some(url) = server::url("FLARE_TEST_POSTGRES_URL") else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let client = runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();

@@ -181,6 +181,10 @@ fn without_password(word: &str) -> String {
         // A variable gives nothing away.
         Some((_, password)) if password.starts_with("${") => word.to_owned(),
         Some((name, _)) => format!("{scheme}://{name}:PASSWORD@{host}{}", &rest[end..]),
+        // There it is a token.
+        None if scheme.starts_with("flare") && !user.starts_with("${") => {
+            format!("{scheme}://TOKEN@{host}{}", &rest[end..])
+        }
         None => word.to_owned(),
     }
 }
@@ -224,6 +228,7 @@ mod tests {
         let check = |word: &str, expected: &str| assert_eq!(quoted(&without_password(word)), expected);
         check("postgres://me:secret@host/db?table=t", "'postgres://me:PASSWORD@host/db?table=t'");
         check("postgres://me:${PGPASSWORD}@host/db?table=t", "'postgres://me:${PGPASSWORD}@host/db?table=t'");
+        check("flare://secret@host/resources/1", "flare://TOKEN@host/resources/1");
         check("users.ndjson", "users.ndjson");
         check("it's", "'it'\\''s'");
     }

@@ -194,6 +194,9 @@ async fn a_copy_that_was_stopped_goes_on_where_it_was() {
     assert!(summary.rows < 300);
     let error = desk.run(Run::default()).await.unwrap_err();
     assert!(error.to_string().contains("not ended"), "{error}");
+    let failed = Selection { failed: true, ..Selection::default() };
+    let retried = desk.run(Run { resume: true, selection: failed, ..Run::default() }).await.unwrap();
+    assert_eq!((retried.state, retried.rows_now), (State::Interrupted, 0), "nothing has failed, and nothing is ended");
     let rest = desk.run(Run { resume: true, ..Run::default() }).await.unwrap();
     assert_eq!((rest.state, rest.rows), (State::Ended, 300));
     assert_eq!(rest.rows_now, 300 - summary.rows, "nothing is copied twice");

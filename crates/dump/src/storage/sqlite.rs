@@ -1,7 +1,7 @@
 //! SQLite, by the library that is built in.
 //!
-//! A table is walked by its primary key, which is the `rowid` if there is no other. There is one writer at a time: chunks are
-//! gathered by their workers and written in turn, each in one transaction with its row in the ledger.
+//! A table is walked by its primary key, which is the `rowid` if there is no other. There is one writer at a time:
+//! chunks are gathered by their workers and written in turn, each in one transaction with its row in the ledger.
 
 mod catalog;
 mod reader;

@@ -212,6 +212,7 @@ fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T> {
 }
 
 /// A failure in the words of the copy.
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 fn error_of(failure: Failure) -> Error {
     let Failure::Refused { status, body, .. } = &failure else {
         let kind = if failure.is_temporary() { ErrorKind::Unavailable } else { ErrorKind::Invalid };

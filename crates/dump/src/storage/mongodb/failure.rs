@@ -21,6 +21,7 @@ const WRONG: &[i32] = &[2, 9, 13, 18, 59, 73, 166, 8000];
 const REFUSED: &[i32] = &[2, 52, 53, 55, 57, 121, 10334, 11000, 11001, 12582, 17280, 17419, 16755];
 
 /// An error in the words of the copy.
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 pub(super) fn failure(what: &str, error: MongoError) -> Error {
     let kind = match &*error.kind {
         MongoKind::Authentication { .. } | MongoKind::InvalidArgument { .. } | MongoKind::InvalidTlsConfig { .. } => {

@@ -44,7 +44,8 @@ pub(super) async fn table(place: &Place) -> Result<Option<Table>> {
         .rows(&format!(
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text, \
              coalesce(col_description(a.attrelid, a.attnum), ''), a.attgenerated::text, t.typtype::text, \
-             CASE WHEN a.atttypmod > 4 AND a.atttypid = 1700 THEN ((a.atttypmod - 4) >> 16)::text || ',' || ((a.atttypmod - 4) & 2047)::text END \
+             CASE WHEN a.atttypmod > 4 AND a.atttypid = 1700 THEN \
+             ((a.atttypmod - 4) >> 16)::text || ',' || ((a.atttypmod - 4) & 2047)::text END \
              FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
              WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
         ))

@@ -19,7 +19,8 @@ use crate::row::{Batch, Names, RawFormat, RowBatch};
 use crate::value::{Column, Kind, Schema};
 
 const LEDGER: &str = "flare_dump_ledger";
-/// The row of the ledger that says that a job has begun, and has not finished. Its number is 1 if the job made the table.
+/// The row of the ledger that says that a job has begun, and has not finished. Its number is 1 if the job made the
+/// table.
 const BEGUN: &str = "begun";
 
 /// Writes a table.
@@ -219,7 +220,8 @@ impl Prepared {
         let mut sql = "BEGIN; SET LOCAL client_min_messages TO warning; ".to_owned();
         if self.makes_key && !self.key.is_empty() {
             sql.push_str(&format!(
-                "DO $flare$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_constraint WHERE contype = 'p' AND conrelid = {}::regclass) \
+                "DO $flare$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_constraint WHERE contype = 'p' \
+                 AND conrelid = {}::regclass) \
                  THEN ALTER TABLE {} ADD PRIMARY KEY ({}); END IF; END $flare$; ",
                 literal(&self.table),
                 self.table,
@@ -233,7 +235,8 @@ impl Prepared {
         let (ledger, job) = (&self.ledger, literal(&self.job));
         sql.push_str(&format!(
             "LOCK TABLE {ledger} IN ACCESS EXCLUSIVE MODE; DELETE FROM {ledger} WHERE job = {job}; \
-             DO $flare$ BEGIN IF NOT EXISTS (SELECT 1 FROM {ledger}) THEN DROP TABLE {ledger}; END IF; END $flare$; COMMIT"
+             DO $flare$ BEGIN IF NOT EXISTS (SELECT 1 FROM {ledger}) THEN DROP TABLE {ledger}; END IF; \
+             END $flare$; COMMIT"
         ));
         sql
     }
@@ -336,7 +339,8 @@ impl ChunkWriter for TableChunk {
         let (ledger, job, chunk) = (&prepared.ledger, literal(&prepared.job), literal(&self.chunk));
         let noted = connection
             .rows(&format!(
-                "INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {}) ON CONFLICT DO NOTHING RETURNING 1",
+                "INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {}) \
+                 ON CONFLICT DO NOTHING RETURNING 1",
                 self.rows
             ))
             .await?;

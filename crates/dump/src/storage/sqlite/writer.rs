@@ -199,7 +199,8 @@ impl Prepared {
     /// Makes ledger and table.
     fn begin(&self, is_created: bool) -> String {
         let mut sql = format!(
-            "CREATE TABLE IF NOT EXISTS {LEDGER} (job TEXT, chunk TEXT, rows INTEGER NOT NULL, PRIMARY KEY (job, chunk)); "
+            "CREATE TABLE IF NOT EXISTS {LEDGER} (job TEXT, chunk TEXT, rows INTEGER NOT NULL, \
+             PRIMARY KEY (job, chunk)); "
         );
         if is_created {
             let columns = self.columns.iter().map(|column| {
