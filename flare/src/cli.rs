@@ -23,11 +23,14 @@ Examples:
   flare subscriptions create RESOURCE http://127.0.0.1:9000/users/{id}
   echo '{\"revision\": 1}' | flare put http://api.company.com/users/1 -
   flare status
+  flare dump --from mongodb://localhost/shop.users --to 'postgres://localhost/shop?table=users'
 
 Exit codes:
   0  success
   1  failure; the reason is on standard error
-  2  wrong usage";
+  2  wrong usage
+  3  a dump stopped; it goes on with the command that it printed
+130  a dump was interrupted; the same";
 
 const START_HELP: &str = "\
 Every key of the configuration can be set by an environment variable, FLARE_<SECTION>_<KEY>. Flags win \
@@ -83,6 +86,9 @@ enum Command {
     Token(client::Tokens),
     /// Write one document
     Put(client::Put),
+    /// Copy a whole data set from one store to another
+    #[cfg(feature = "dump")]
+    Dump(Box<crate::dump::Dump>),
     /// Print the version
     Version(Version),
 }
@@ -120,6 +126,18 @@ struct Version {
     json: bool,
 }
 
+/// Ends the program with a code of its own; what there is to say has been said.
+#[derive(Debug)]
+pub struct Exit(pub u8);
+
+impl std::error::Error for Exit {}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit code {}", self.0)
+    }
+}
+
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -133,10 +151,13 @@ pub fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<terminal::Closed>() => ExitCode::SUCCESS,
-        Err(error) => {
-            terminal::note(told(&error));
-            ExitCode::from(FAILED)
-        }
+        Err(error) => match error.downcast_ref() {
+            Some(Exit(code)) => ExitCode::from(*code),
+            None => {
+                terminal::note(told(&error));
+                ExitCode::from(FAILED)
+            }
+        },
     }
 }
 
@@ -158,6 +179,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Documents(documents) => block_on(documents.run()),
         Command::Token(tokens) => block_on(tokens.run()),
         Command::Put(put) => block_on(put.run()),
+        #[cfg(feature = "dump")]
+        Command::Dump(dump) => block_on(dump.run()),
         Command::Version(version) => run_version(&version),
     }
 }

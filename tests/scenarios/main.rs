@@ -10,6 +10,8 @@ mod at_the_clients_pace;
 mod bounded;
 mod chaos;
 mod deliveries;
+mod dump_a_resource;
+mod dumps;
 mod egress;
 mod filters;
 mod full_disk;

@@ -5,6 +5,7 @@
 //! `migrations/`.
 
 mod address;
+pub mod client;
 mod connection;
 mod coordination;
 mod deliveries;

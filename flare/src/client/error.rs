@@ -2,14 +2,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flare_client::Failure;
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::http::is_temporary;
 use super::options::ServerUrl;
 use crate::terminal::harmless;
 
@@ -84,16 +83,15 @@ impl Told {
 }
 
 impl Error {
-    /// The error of a request for which there was no connection or no answer.
-    pub fn unreachable(server: &ServerUrl, cause: &hyper_util::client::legacy::Error) -> Self {
-        let refused = io_kind(cause) == Some(io::ErrorKind::ConnectionRefused);
-        Self::Unreachable { server: server.to_string(), cause: innermost(cause), refused }
-    }
-
-    /// The error of an answer that broke off or was too large.
-    pub fn broken(server: &ServerUrl, cause: &(dyn StdError + 'static)) -> Self {
-        let cause = format!("the answer broke off: {}", innermost(cause));
-        Self::Unreachable { server: server.to_string(), cause, refused: false }
+    /// What went wrong with a request to a server.
+    pub fn of(server: &ServerUrl, failure: Failure) -> Self {
+        let server = server.to_string();
+        match failure {
+            Failure::Unreachable { cause, is_refused } => Self::Unreachable { server, cause, refused: is_refused },
+            Failure::Timeout { after } => Self::Timeout { server, after },
+            Failure::Refused { status, body, retry_after } => Self::refused(status, body, retry_after),
+            Failure::Path(path) => Self::Path(path),
+        }
     }
 
     /// The error of an answer that is not a success, in the words of the server if it is Flare.
@@ -110,7 +108,7 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } => true,
-            Self::Refused { status, .. } => is_temporary(*status),
+            Self::Refused { status, .. } => flare_client::is_temporary(*status),
             Self::Path(_) | Self::Foreign => false,
         }
     }
@@ -148,18 +146,6 @@ impl fmt::Display for Error {
             Self::Path(path) => write!(f, "{path} is not a path that can be asked for"),
         }
     }
-}
-
-fn innermost(error: &(dyn StdError + 'static)) -> String {
-    chain(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
-    chain(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
-}
-
-fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
 fn excerpt(body: &[u8]) -> String {

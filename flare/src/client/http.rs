@@ -1,75 +1,35 @@
-//! Requests to a Flare server.
-
-use std::time::Duration;
+//! Requests to the server that the options name.
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
-use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::Method;
+use http::header::{HeaderName, HeaderValue};
+
+pub use flare_client::{Body, NDJSON, segment};
 
 use super::error::Error;
 use super::options::{Options, ServerUrl};
 use crate::version::VERSION;
 
-/// The largest answer that is read.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// The content type of one JSON document.
-pub const JSON: &str = "application/json";
-
-/// The content type of many JSON documents, one per line.
-pub const NDJSON: &str = "application/x-ndjson";
-
-/// A connection pool to one server, with what every request to it carries.
+/// A client of one server, whose failures are told to people.
 pub struct Client {
     server: ServerUrl,
-    authorization: Option<HeaderValue>,
-    timeout: Duration,
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
-}
-
-/// The body of a request with its content type.
-pub struct Body {
-    /// The content type.
-    pub kind: &'static str,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
-impl Body {
-    /// A JSON body.
-    pub fn json(bytes: impl Into<Bytes>) -> Self {
-        Self { kind: JSON, bytes: bytes.into() }
-    }
+    client: flare_client::Client,
 }
 
 impl Client {
     /// A client of the server that the options name. Connects with the first request.
     pub fn new(options: &Options) -> anyhow::Result<Self> {
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(provider)
-            .context("cannot set up TLS")?
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let pool = Pool::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Self {
-            server: options.url.clone(),
-            authorization: options.token.as_ref().map(|token| token.header().clone()),
-            timeout: options.timeout.get(),
-            pool,
-        })
+        let agent = HeaderValue::try_from(format!("flare/{VERSION}")).context("the version is no header")?;
+        let authorization = options.token.as_ref().map(|token| token.header().clone());
+        let server = options.url.clone();
+        let client = flare_client::Client::new(server.as_str(), agent, authorization, options.timeout.get());
+        Ok(Self { server, client: client.context("cannot set up TLS")? })
     }
 
     /// Sends a request for a path of the server and reads the whole answer; an answer that is not a success is an error.
     pub async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Bytes, Error> {
-        self.send_request(self.request(method, path, body)?).await
+        self.client.send(method, path, body).await.map_err(|failure| Error::of(&self.server, failure))
     }
 
     /// As [`Client::send`], with a further header.
@@ -79,81 +39,8 @@ impl Client {
         path: &str,
         (name, value): (&'static str, HeaderValue),
     ) -> Result<Bytes, Error> {
-        let mut request = self.request(method, path, None)?;
-        request.headers_mut().insert(name, value);
-        self.send_request(request).await
-    }
-
-    async fn send_request(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
-        let answer = tokio::time::timeout(self.timeout, self.exchange(request)).await;
-        answer.unwrap_or_else(|_| Err(Error::Timeout { server: self.server.to_string(), after: self.timeout }))
-    }
-
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
-        let answer = self.pool.request(request).await;
-        let answer = answer.map_err(|cause| Error::unreachable(&self.server, &cause))?;
-        let (head, body) = answer.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|cause| Error::broken(&self.server, cause.as_ref()))?.to_bytes();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Err(Error::refused(head.status, body, retry_after.map(Duration::from_secs)))
-    }
-
-    fn request(&self, method: Method, path: &str, body: Option<Body>) -> Result<Request<Full<Bytes>>, Error> {
-        let uri: Uri = format!("{}{path}", self.server.as_str()).parse().map_err(|_| Error::Path(path.to_owned()))?;
-        let mut request = Request::new(Full::new(body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default()));
-        *request.method_mut() = method;
-        *request.uri_mut() = uri;
-        let headers = request.headers_mut();
-        if let Ok(agent) = HeaderValue::try_from(format!("flare/{VERSION}")) {
-            headers.insert(USER_AGENT, agent);
-        }
-        if let Some(body) = body {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(body.kind));
-        }
-        if let Some(authorization) = &self.authorization {
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        Ok(request)
-    }
-}
-
-/// Whether an answer with this status may be a success when it is asked again.
-pub fn is_temporary(status: StatusCode) -> bool {
-    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
-}
-
-/// The text as one segment of a path, percent-encoded.
-pub fn segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    // A lone dot segment would be removed by what normalizes paths.
-    match encoded.as_str() {
-        "." => "%2E".to_owned(),
-        ".." => "%2E%2E".to_owned(),
-        _ => encoded,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_segment_holds_any_text() {
-        let check = |text: &str, expected: &str| assert_eq!(segment(text), expected);
-        check("0190-ab_c.~", "0190-ab_c.~");
-        check("http://a.com/users/1?x=y z", "http%3A%2F%2Fa.com%2Fusers%2F1%3Fx%3Dy%20z");
-        check("é", "%C3%A9");
-        check("..", "%2E%2E");
+        let header = (HeaderName::from_static(name), value);
+        let answer = self.client.send_with_header(method, path, header).await;
+        answer.map_err(|failure| Error::of(&self.server, failure))
     }
 }

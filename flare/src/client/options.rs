@@ -81,10 +81,8 @@ impl FromStr for Token {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let header = HeaderValue::try_from(format!("Bearer {text}")).ok().filter(|_| !text.is_empty());
-        let mut header = header.ok_or_else(|| "a token consists of visible ASCII characters".to_owned())?;
-        header.set_sensitive(true);
-        Ok(Self(header))
+        let header = flare_client::bearer(text);
+        Ok(Self(header.ok_or_else(|| "a token consists of visible ASCII characters".to_owned())?))
     }
 }
 

@@ -30,6 +30,14 @@ fn help_of_the_client_is_complete() {
 }
 
 #[test]
+#[cfg(feature = "dump")]
+fn help_of_the_copier_is_complete() {
+    insta::assert_snapshot!("dump", help(&["dump"]));
+    insta::assert_snapshot!("dump-run", help(&["dump", "run"]));
+    insta::assert_snapshot!("dump-retry", help(&["dump", "retry"]));
+}
+
+#[test]
 fn wrong_usage_exits_with_2() {
     let check = |arguments: &[&str], expected: &str| {
         let err = run(&mut flare(arguments)).failed(2);

@@ -1,0 +1,46 @@
+//! Paths into rows.
+
+use crate::json;
+use crate::row::{Names, Row};
+use crate::value::Value;
+
+/// `address.city`, `tags.0`. A field whose name has a dot in it is found by its whole name first.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    text: String,
+    parts: Vec<String>,
+}
+
+impl Path {
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), parts: text.split('.').map(str::to_owned).collect() }
+    }
+
+    /// The field of the row that the path begins with, and whether it is all of it.
+    pub fn root(&self) -> (&str, bool) {
+        (&self.parts[0], self.parts.len() == 1)
+    }
+
+    pub fn find(&self, row: &Row, names: &Names) -> Value {
+        let whole = row.get(names, &self.text);
+        if !matches!(whole, Value::Missing) || self.parts.len() == 1 {
+            return whole.clone();
+        }
+        within(row.get(names, &self.parts[0]), &self.parts[1..])
+    }
+}
+
+fn within(value: &Value, path: &[String]) -> Value {
+    let Some((first, rest)) = path.split_first() else { return value.clone() };
+    match value {
+        Value::Object(fields) => {
+            fields.iter().find(|(name, _)| name == first).map_or(Value::Missing, |(_, value)| within(value, rest))
+        }
+        Value::Array(values) => {
+            let found = first.parse::<usize>().ok().and_then(|at| values.get(at));
+            found.map_or(Value::Missing, |value| within(value, rest))
+        }
+        Value::Json(text) => json::parse(text.as_bytes()).map_or(Value::Missing, |value| within(&value, path)),
+        _ => Value::Missing,
+    }
+}
