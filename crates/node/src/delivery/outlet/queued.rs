@@ -121,8 +121,8 @@ impl OutletState {
 
     /// Whether nothing of the feed is on its way through the queue.
     pub(super) fn queue_is_quiet(&self) -> bool {
-        let is_quiet = |active: &Box<Active>| active.queued == 0 && active.outbox.is_empty();
-        !self.pushing && self.active.as_ref().is_none_or(is_quiet)
+        let is_quiet = |active: &Active| active.queued == 0 && active.outbox.is_empty();
+        !self.pushing && self.active.as_deref().is_none_or(is_quiet)
     }
 
     /// Messages that are done with.
