@@ -67,7 +67,8 @@ impl Client {
         Ok(Self { server: server.into(), agent, authorization, timeout, pool })
     }
 
-    /// Sends a request for a path of the server and reads the whole answer; an answer that is not a success is a failure.
+    /// Sends a request for a path of the server and reads the whole answer; an answer that is not a success is a
+    /// failure.
     pub async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Bytes, Failure> {
         self.send_request(self.request(method, path, body)?).await
     }

@@ -166,9 +166,11 @@ async fn a_boundary_is_found_in_the_index_alone() {
 /// Everything a document can have.
 fn rich(id: i32) -> Document {
     doc! {
-        "_id": id, "double": 5.0, "int": 5, "long": i64::MAX, "small": 7_i64, "null": Bson::Null, "text": "naïve\u{0} ☃",
+        "_id": id, "double": 5.0, "int": 5, "long": i64::MAX, "small": 7_i64, "null": Bson::Null,
+        "text": "naïve\u{0} ☃",
         "decimal": Bson::Decimal128("1.10".parse().unwrap()), "date": DateTime::from_millis(-1), "yes": true,
-        "bytes": Binary { subtype: 0.into(), bytes: vec![0, 255] }, "old": Binary { subtype: 3.into(), bytes: vec![1; 16] },
+        "bytes": Binary { subtype: 0.into(), bytes: vec![0, 255] },
+        "old": Binary { subtype: 3.into(), bytes: vec![1; 16] },
         "regex": Bson::RegularExpression(Regex { pattern: "^a".try_into().unwrap(), options: "i".try_into().unwrap() }),
         "stamp": Timestamp { time: 7, increment: 8 }, "min": Bson::MinKey, "oid": ObjectId::from_bytes([1; 12]),
         "nested": { "b": [1, { "c": Bson::Null }, []], "a": {} }, "$dollar": 1, "nan": f64::NAN,

@@ -7,12 +7,12 @@ mod server;
 
 use flare_dump::contract::{Subject, check_reader, check_writer};
 use flare_dump::job::Job;
-use flare_dump::json;
 use flare_dump::key::Key;
 use flare_dump::location::Location;
-use flare_dump::port::{Walk, WriteMode};
+use flare_dump::port::{Target, Walk, WriteMode};
+use flare_dump::row::{Batch, Row, RowBatch};
 use flare_dump::storage::{self, ReadOptions};
-use flare_dump::value::Value;
+use flare_dump::value::{Column, Kind, Schema, Value};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -252,19 +252,19 @@ async fn what_a_server_would_bend_to_fit_is_rejected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_differ_in_case_or_spaces_stay_apart() {
-    let Some(mut server) = Server::find("apart").await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.ndjson").to_str().unwrap().to_owned();
-    let keys = ["a", "A", "a ", "á", ""];
-    let line = |key: &&str| format!("{{\"k\": {}}}", json::to_string(&Value::text(*key)));
-    std::fs::write(&file, keys.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
-    server.run(&["CREATE TABLE first (k VARCHAR(50) COLLATE utf8mb4_nopad_bin PRIMARY KEY)"]).await;
-    let mut job = Job::new(file, server.address("first"));
-    job.mode = WriteMode::Append;
-    assert_eq!(server::copy(job).await.rows, 5);
-    assert_eq!(server::copy(Job::new(server.address("first"), server.address("second"))).await.rows, 5);
-    let reader = storage::reader(&server.locate("second"), &ReadOptions::default()).unwrap();
-    check_reader(&*reader, 5).await;
+    let Some(server) = Server::find("apart").await else { return };
+    let mut rows = RowBatch::new(["k".into()].into());
+    ["a", "A", "a ", "á", ""].iter().for_each(|key| rows.push(Row::Cells(vec![Value::text(*key)])));
+    let columns = vec![Column::new("k", Kind::Text)];
+    let schema = Schema { columns, key: vec!["k".into()], is_open: false };
+    let target = Target { job: "1".repeat(16), mode: WriteMode::Create, schema, is_resumed: false };
+    let writer = storage::writer(&server.locate("keys")).unwrap();
+    writer.prepare(&target).await.unwrap();
+    let mut open = writer.open("0").await.unwrap();
+    open.write(Batch::Rows(rows)).await.unwrap();
+    open.commit().await.unwrap();
+    writer.finish().await.unwrap();
+    check_reader(&*storage::reader(&server.locate("keys"), &ReadOptions::default()).unwrap(), 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +276,7 @@ async fn a_table_without_transactions_is_refused() {
     let mut job = Job::new(server.address("source"), server.address("target"));
     job.mode = WriteMode::Append;
     let session = flare_dump::session::Session::open(job).await.unwrap();
-    let target = flare_dump::port::Target {
+    let target = Target {
         job: "1".repeat(16),
         mode: WriteMode::Append,
         schema: session.mapping.schema.clone(),

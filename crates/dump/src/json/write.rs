@@ -28,8 +28,9 @@ pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
         Value::Float(number) => wrapped(out, style, "numberDouble", special(*number)),
         Value::Decimal(number) => {
             let text = number.as_str();
-            // A number that reads as a float would come back as one.
-            let is_plain = number.is_finite() && (style == Style::Plain || !is_exact_float(text));
+            // A number that reads as a float or as an integer would come back as one.
+            let is_other = || is_exact_float(text) || text.parse::<i64>().is_ok();
+            let is_plain = number.is_finite() && (style == Style::Plain || !is_other());
             if is_plain { out.extend_from_slice(text.as_bytes()) } else { wrapped(out, style, "numberDecimal", text) }
         }
         Value::Text(text) => write_text(text, out),

@@ -1,8 +1,9 @@
 //! A resource of a Flare server.
 //!
 //! Writing sends documents in bulk, and the subscribers of the resource are told what is new to it. A document's URL is
-//! made from the endpoint of the resource and the fields of the row: `{id}` is the field `id`; the option `id` names others, in the
-//! order of the wildcards. The server keeps no ledger, and needs none: a revision that it has announces nothing.
+//! made from the endpoint of the resource and the fields of the row: `{id}` is the field `id`; the option `id` names
+//! others, in the order of the wildcards. The server keeps no ledger, and needs none: a revision that it has announces
+//! nothing.
 
 mod api;
 mod reader;
@@ -52,7 +53,7 @@ impl Place {
         let (scheme, rest) = address.split_once("://").ok_or_else(|| wrong("is no address"))?;
         let scheme = if matches!(scheme, "flares" | "flare+https") { "https" } else { "http" };
         let (server, name) = rest.split_once(RESOURCES).filter(|(_, name)| !name.is_empty()).ok_or_else(|| {
-            wrong("name the resource by its id or endpoint: flare+http://host:8080/resources/http://api.company.com/users/{id}")
+            wrong("name the resource by its id or endpoint: …/resources/http://api.company.com/users/{id}")
         })?;
         let (user, server) = server.rsplit_once('@').map_or((None, server), |(user, server)| (Some(user), server));
         let token = user.map(|user| user.split_once(':').map_or(user, |(_, password)| password));

@@ -1,7 +1,7 @@
 //! MongoDB: collections, read in the order of their `_id`s and written as bulks.
 //!
-//! The option `id` of an address names the columns that are the `_id` there: `…/shop.users?id=user` makes `_id` of `user`
-//! on the way in, and `user` of `_id` on the way out. Without it, documents travel as they are.
+//! The option `id` of an address names the columns that are the `_id` there: `…/shop.users?id=user` makes `_id` of
+//! `user` on the way in, and `user` of `_id` on the way out. Without it, documents travel as they are.
 
 mod commands;
 mod decode;

@@ -1,8 +1,9 @@
 //! MySQL and MariaDB.
 //!
-//! A table is walked by its primary key, else by a unique index without nulls; without either, one cursor reads it. Rows
-//! come in the binary protocol, which has every value exactly. A chunk is one transaction of `INSERT`s with its row in the ledger.
-//! (`LOAD DATA LOCAL` would be faster, but the server then turns values that it cannot hold into others without a word.)
+//! A table is walked by its primary key, else by a unique index without nulls; without either, one cursor reads it.
+//! Rows come in the binary protocol, which has every value exactly. A chunk is one transaction of `INSERT`s with its
+//! row in the ledger. (`LOAD DATA LOCAL` would be faster, but the server then turns values that it cannot hold into
+//! others without a word.)
 
 mod catalog;
 mod connection;

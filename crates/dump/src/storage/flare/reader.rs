@@ -1,7 +1,8 @@
 //! Reading the documents of a resource.
 //!
 //! A server lists them by counting, in the order of their URLs. Documents that come and go meanwhile would shift the
-//! pages, so each page begins with the last document of the one before: where that is another, the place is found again.
+//! pages, so each page begins with the last document of the one before: where that is another, the place is found
+//! again.
 
 use std::sync::Arc;
 

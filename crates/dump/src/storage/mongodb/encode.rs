@@ -1,8 +1,8 @@
 //! Values as BSON.
 //!
 //! Integers take the smaller of the two types that holds them, as MongoDB's own tools do: it compares both as equal.
-//! Dates have milliseconds. What MongoDB has no type for is text, from which the same value can be read: dates without a
-//! time, times, timestamps without a zone, and decimals of more than 34 digits.
+//! Dates have milliseconds. What MongoDB has no type for is text, from which the same value can be read: dates without
+//! a time, times, timestamps without a zone, and decimals of more than 34 digits.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! What a job has done, in a collection of its own beside the target. It is there from the beginning of the job to its end.
+//! What a job has done, in a collection of its own beside the target. It is there from the beginning of the job to its
+//! end.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{ErrorKind as MongoKind, WriteFailure};

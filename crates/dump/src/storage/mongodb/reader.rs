@@ -1,8 +1,9 @@
 //! Reading collections.
 //!
 //! A comparison in a filter of MongoDB meets only values of the same type, so a walk by `$gt` would end at the first
-//! `_id` of another type. Ranges are therefore bounds of the index itself (`min` and `max`), which has one order over all
-//! types. `min` includes its key and `max` excludes it: the key at the beginning is passed over, the one at the end asked for.
+//! `_id` of another type. Ranges are therefore bounds of the index itself (`min` and `max`), which has one order over
+//! all types. `min` includes its key and `max` excludes it: the key at the beginning is passed over, the one at the end
+//! asked for.
 
 use std::sync::Arc;
 

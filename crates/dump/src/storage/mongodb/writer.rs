@@ -1,8 +1,8 @@
 //! Writing collections.
 //!
-//! MongoDB has no transaction that spans a chunk on every kind of server, so a chunk is idempotent instead: its rows have
-//! `_id`s that are the same each time, and the ledger says whether it was begun before. The rows of a small chunk are
-//! sent when it is committed; of a large one, as they come.
+//! MongoDB has no transaction that spans a chunk on every kind of server, so a chunk is idempotent instead: its rows
+//! have `_id`s that are the same each time, and the ledger says whether it was begun before. The rows of a small chunk
+//! are sent when it is committed; of a large one, as they come.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -54,8 +54,8 @@ pub(super) async fn table(place: &Place) -> Result<Option<Table>> {
     let found = place.server.texts(&sql).await?;
     let Some([kind, engine, rows, bytes]) = found.first().map(Vec::as_slice) else { return Ok(None) };
     let sql = format!(
-        "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_COMMENT, EXTRA, COALESCE(CHARACTER_SET_NAME, ''), \
-         COALESCE(COLLATION_NAME, ''), COALESCE(NUMERIC_PRECISION, ''), COALESCE(NUMERIC_SCALE, '') \
+        "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_COMMENT, EXTRA, \
+         COALESCE(CHARACTER_SET_NAME, ''), COALESCE(COLLATION_NAME, ''), COALESCE(NUMERIC_PRECISION, ''), COALESCE(NUMERIC_SCALE, '') \
          FROM information_schema.COLUMNS WHERE {wanted} ORDER BY ORDINAL_POSITION"
     );
     let mut table = Table {
@@ -118,7 +118,8 @@ async fn key(place: &Place, schema: &Schema, wanted: &str) -> Result<(Option<Str
 /// MariaDB has JSON as text with a rule.
 async fn json_columns(place: &Place) -> Result<Vec<String>> {
     let sql = format!(
-        "SELECT CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = {} AND TABLE_NAME = {}",
+        "SELECT CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS \
+         WHERE CONSTRAINT_SCHEMA = {} AND TABLE_NAME = {}",
         place.schema_expression(),
         literal(&place.table)
     );

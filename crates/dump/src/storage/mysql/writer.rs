@@ -76,8 +76,8 @@ impl MySqlWriter {
         let ledger = self.place.sibling(&ledger);
         server
             .run(&format!(
-                "CREATE TABLE IF NOT EXISTS {ledger} (chunk VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, \
-                 row_count BIGINT NOT NULL) ENGINE=InnoDB"
+                "CREATE TABLE IF NOT EXISTS {ledger} \
+                 (chunk VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, row_count BIGINT NOT NULL) ENGINE=InnoDB"
             ))
             .await?;
         if target.mode == WriteMode::Replace {
@@ -99,7 +99,7 @@ impl MySqlWriter {
         }
         if mode != WriteMode::Replace && !existing.engine.eq_ignore_ascii_case("InnoDB") {
             return Err(Error::invalid(format!(
-                "the table {name} is kept by {}, which has no transactions: alter it to InnoDB, or choose the mode replace",
+                "the table {name} is kept by {}, which has no transactions: alter it to InnoDB, or choose replace",
                 existing.engine
             )));
         }
