@@ -441,7 +441,7 @@ impl Shared {
     }
 
     fn write_limit(&self) -> Option<Duration> {
-        Some(answer_limit(self.give_up_after))
+        (!self.session.writer.waits_in_line()).then(|| answer_limit(self.give_up_after))
     }
 }
 

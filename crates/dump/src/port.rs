@@ -131,6 +131,11 @@ pub trait Writer: Send + Sync {
     /// Whether a row may be a document, rather than values of known columns.
     fn takes_documents(&self) -> bool;
 
+    /// Whether chunks wait for each other, as in a file with one writer. Then a long wait says nothing.
+    fn waits_in_line(&self) -> bool {
+        false
+    }
+
     /// What the target has now, if it exists; for the mapping, before [`Writer::prepare`].
     async fn describe(&self) -> Result<Option<Schema>>;
 

@@ -1,9 +1,13 @@
 //! The part files of a target: one per chunk, complete or not there. The folder of them is the ledger.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::port::Written;
 
@@ -15,18 +19,28 @@ const FINISHED: &str = "finished";
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     folder: PathBuf,
+    /// The rows of the chunks that are complete: nobody else adds to the folder.
+    done: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl Parts {
     pub fn of(target: &Path, job: &str) -> Self {
         let mut name = target.as_os_str().to_owned();
         name.push(format!(".parts-{job}"));
-        Self { folder: name.into() }
+        Self { folder: name.into(), done: Arc::default() }
     }
 
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         sync_folder(self.folder.parent())
+    }
+
+    /// Looks at what an earlier run has completed.
+    pub fn look(&self) -> io::Result<()> {
+        if self.exist() {
+            *self.done.lock() = self.list()?.into_iter().map(|part| (part.chunk, part.rows)).collect();
+        }
+        Ok(())
     }
 
     /// Where a chunk is written until it is complete.
@@ -37,12 +51,13 @@ impl Parts {
     /// The chunk is complete: its bytes are on the disk already. The name tells the number of its rows.
     pub fn keep(&self, chunk: &str, rows: u64) -> io::Result<()> {
         fs::rename(self.unfinished(chunk), self.folder.join(format!("{chunk}.{rows}{END}")))?;
-        sync_folder(Some(&self.folder))
+        sync_folder(Some(&self.folder))?;
+        self.done.lock().insert(chunk.to_owned(), rows);
+        Ok(())
     }
 
-    pub fn done(&self, chunk: &str) -> io::Result<Option<Written>> {
-        let found = self.list()?.into_iter().find(|part| part.chunk == chunk);
-        Ok(found.map(|part| Written { rows: part.rows }))
+    pub fn done(&self, chunk: &str) -> Option<Written> {
+        self.done.lock().get(chunk).map(|rows| Written { rows: *rows })
     }
 
     /// The complete parts, in the order of their chunks.

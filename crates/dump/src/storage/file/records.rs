@@ -6,7 +6,9 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use super::format::Format;
 
-const BLOCK_BYTES: usize = 256 << 10;
+/// The first block is small, for those who want few records.
+const BLOCK_BYTES_MIN: usize = 32 << 10;
+const BLOCK_BYTES_MAX: usize = 256 << 10;
 
 /// A longer record is taken for a file of another format.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -19,6 +21,7 @@ pub(super) struct Records<R> {
     /// What of the buffer has not been handed out.
     from: usize,
     is_at_end: bool,
+    block_bytes: usize,
     /// Where in the file the rest of the buffer begins.
     position: u64,
 }
@@ -26,7 +29,7 @@ pub(super) struct Records<R> {
 impl<R: Read> Records<R> {
     /// Begins at a byte of the file, which is not within a record.
     pub fn new(source: R, format: Format, position: u64) -> Self {
-        Self { source, format, buffer: Vec::new(), from: 0, is_at_end: false, position }
+        Self { source, format, buffer: Vec::new(), from: 0, is_at_end: false, block_bytes: BLOCK_BYTES_MIN, position }
     }
 
     /// Where in the file the last record ended.
@@ -70,7 +73,8 @@ impl<R: Read> Records<R> {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         // A long record doubles the block, so that it is not searched again and again.
-        let block = BLOCK_BYTES.max(length);
+        let block = self.block_bytes.max(length);
+        self.block_bytes = (self.block_bytes * 2).min(BLOCK_BYTES_MAX);
         self.buffer.resize(length + block, 0);
         let mut filled = length;
         while filled < self.buffer.len() {

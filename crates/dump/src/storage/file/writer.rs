@@ -84,6 +84,7 @@ impl Writer for FileWriter {
                     "{path} exists: choose the mode replace or append, or another file"
                 )));
             }
+            parts.look().map_err(|error| place.error("read the parts of", error))?;
             // Whoever removed the parts of a job had finished it.
             if is_resumed {
                 return Ok(());
@@ -99,8 +100,7 @@ impl Writer for FileWriter {
     }
 
     async fn done(&self, chunk: &ChunkName) -> Result<Option<Written>> {
-        let (parts, chunk, place) = (self.prepared()?.parts, chunk.to_owned(), Arc::clone(&self.place));
-        blocking(move || parts.done(&chunk).map_err(|error| place.error("read the parts of", error))).await
+        Ok(self.prepared()?.parts.done(chunk))
     }
 
     async fn open(&self, chunk: &ChunkName) -> Result<Box<dyn ChunkWriter>> {
@@ -258,7 +258,7 @@ impl Part {
 
     fn commit(mut self) -> Result<Written> {
         let failed = |error| self.place.error("complete a part of", error);
-        if let Some(done) = self.prepared.parts.done(&self.chunk).map_err(failed)? {
+        if let Some(done) = self.prepared.parts.done(&self.chunk) {
             return Ok(done);
         }
         if let Some(encoder) = self.encoder.take() {

@@ -83,6 +83,10 @@ impl Writer for SqliteWriter {
         false
     }
 
+    fn waits_in_line(&self) -> bool {
+        true
+    }
+
     async fn describe(&self) -> Result<Option<Schema>> {
         let place = self.place.clone();
         blocking(move || {
