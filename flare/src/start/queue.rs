@@ -95,7 +95,7 @@ mod nats {
             ca: given_path(&task.ca),
             stream: task.queue_subscription_delivery.clone(),
             replicas: usize::from(task.replicas),
-            max_bytes: task.stream_max.bytes() as u64,
+            max_bytes: task.stream_max.bytes(),
             ack_wait: task.hold.get(),
             timeout: task.timeout.get(),
             ..defaults
