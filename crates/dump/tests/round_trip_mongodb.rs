@@ -17,30 +17,32 @@ use mongodb::{Client, Database};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// A value of one type.
-fn value() -> impl Strategy<Value = Bson> {
-    let leaf =
-        prop_oneof![
-            Just(Bson::Null),
-            any::<bool>().prop_map(Bson::Boolean),
-            any::<i64>().prop_map(int),
-            any::<i16>().prop_map(|number| int(number.into())),
-            prop_oneof![any::<f64>(), Just(5.0), Just(f64::INFINITY)]
-                .prop_map(|number| Bson::Double(if number.is_nan() { 0.5 } else { number })),
-            "[^\\x00]{0,12}".prop_map(Bson::String),
-            Just(Bson::String("2024-01-31T00:00:00Z".into())),
-            "-?[1-9][0-9]{0,20}(\\.[0-9]{1,10})?".prop_map(|text| Bson::Decimal128(text.parse().unwrap())),
-            (-10_000_000_000_000..10_000_000_000_000_i64).prop_map(|at| Bson::DateTime(DateTime::from_millis(at))),
-            any::<[u8; 12]>().prop_map(|bytes| Bson::ObjectId(ObjectId::from_bytes(bytes))),
-            (prop_oneof![Just(0_u8), Just(3), Just(4), Just(128)], any::<[u8; 16]>())
-                .prop_map(|(kind, bytes)| Bson::Binary(Binary { subtype: kind.into(), bytes: bytes.to_vec() })),
-            any::<(u32, u32)>().prop_map(|(time, increment)| Bson::Timestamp(Timestamp { time, increment })),
-            "[a-z^]{1,5}".prop_map(|text| Bson::RegularExpression(Regex {
-                pattern: text.try_into().unwrap(),
-                options: "i".try_into().unwrap()
-            })),
-            Just(Bson::MinKey),
-        ];
+/// A value of one type; `special` is a float that not every server has.
+fn value(special: f64) -> impl Strategy<Value = Bson> {
+    let leaf = prop_oneof![
+        Just(Bson::Null),
+        any::<bool>().prop_map(Bson::Boolean),
+        any::<i64>().prop_map(int),
+        any::<i16>().prop_map(|number| int(number.into())),
+        prop_oneof![any::<f64>(), Just(5.0), Just(special)].prop_map(|number| Bson::Double(if number.is_nan() {
+            0.5
+        } else {
+            number
+        })),
+        "[^\\x00]{0,12}".prop_map(Bson::String),
+        Just(Bson::String("2024-01-31T00:00:00Z".into())),
+        "-?[1-9][0-9]{0,20}(\\.[0-9]{1,10})?".prop_map(|text| Bson::Decimal128(text.parse().unwrap())),
+        (-10_000_000_000_000..10_000_000_000_000_i64).prop_map(|at| Bson::DateTime(DateTime::from_millis(at))),
+        any::<[u8; 12]>().prop_map(|bytes| Bson::ObjectId(ObjectId::from_bytes(bytes))),
+        (prop_oneof![Just(0_u8), Just(3), Just(4), Just(128)], any::<[u8; 16]>())
+            .prop_map(|(kind, bytes)| Bson::Binary(Binary { subtype: kind.into(), bytes: bytes.to_vec() })),
+        any::<(u32, u32)>().prop_map(|(time, increment)| Bson::Timestamp(Timestamp { time, increment })),
+        "[a-z^]{1,5}".prop_map(|text| Bson::RegularExpression(Regex {
+            pattern: text.try_into().unwrap(),
+            options: "i".try_into().unwrap()
+        })),
+        Just(Bson::MinKey),
+    ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Bson::Array),
@@ -56,8 +58,8 @@ fn int(number: i64) -> Bson {
 }
 
 /// A document with some of a few fields: the same name may have several types, or be missing.
-fn document() -> impl Strategy<Value = Document> {
-    proptest::collection::btree_map("[a-e]", value(), 0..5).prop_map(|fields| fields.into_iter().collect())
+fn document(special: f64) -> impl Strategy<Value = Document> {
+    proptest::collection::btree_map("[a-e]", value(special), 0..5).prop_map(|fields| fields.into_iter().collect())
 }
 
 /// The documents by `_id`, their fields in the order of names.
@@ -67,7 +69,7 @@ async fn documents(database: &Database, name: &str) -> BTreeMap<String, BTreeMap
     found.into_iter().map(|document| (document["_id"].to_string(), document.into_iter().collect())).collect()
 }
 
-fn check(middle: &str, name: &str) {
+fn check(middle: &str, name: &str, special: f64, normal: fn(Bson) -> Bson) {
     let (Some(mongodb), Some(middle)) = (server::url("FLARE_TEST_MONGODB_URL"), server::url(middle)) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let client = runtime.block_on(Client::with_uri_str(&mongodb)).unwrap();
@@ -75,7 +77,7 @@ fn check(middle: &str, name: &str) {
     let (host, options) = mongodb.split_once('?').unwrap_or((&mongodb, ""));
     let collection = |name: &str| format!("{host}{}.{name}?{options}", database.name());
     let table = format!("{middle}{}table=flare_dump_trip", if middle.contains('?') { '&' } else { '?' });
-    let several = proptest::collection::vec(document(), 1..20);
+    let several = proptest::collection::vec(document(special), 1..20);
     let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&several, |several| {
         runtime.block_on(async {
@@ -92,7 +94,11 @@ fn check(middle: &str, name: &str) {
             let back = Job { spread: Some("_rest".into()), nulls: Nulls::Omit, ..Job::new(&table, collection("b")) };
             server::copy(back).await;
             let (before, after) = (documents(&database, "a").await, documents(&database, "b").await);
-            prop_assert_eq!(before, after);
+            let normalized = |all: BTreeMap<String, BTreeMap<String, Bson>>| -> Vec<_> {
+                let fields = all.into_values().flat_map(BTreeMap::into_iter);
+                fields.map(|(name, value)| (name, normal(value))).collect()
+            };
+            prop_assert_eq!(normalized(before), normalized(after));
             Ok(())
         })
     });
@@ -102,10 +108,18 @@ fn check(middle: &str, name: &str) {
 
 #[test]
 fn documents_come_back_from_postgres_as_they_were() {
-    check("FLARE_TEST_POSTGRES_URL", "postgres");
+    check("FLARE_TEST_POSTGRES_URL", "postgres", f64::INFINITY, |value| value);
 }
 
 #[test]
 fn documents_come_back_from_mariadb_as_they_were() {
-    check("FLARE_TEST_MARIADB_URL", "mariadb");
+    // Its decimals have thirty digits behind the point, and its floats are finite.
+    check("FLARE_TEST_MARIADB_URL", "mariadb", -0.5, |value| match value {
+        Bson::Decimal128(number) => {
+            let text = number.to_string();
+            let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+            Bson::String(text.to_owned())
+        }
+        other => other,
+    });
 }

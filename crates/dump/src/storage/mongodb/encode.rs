@@ -15,6 +15,9 @@ use crate::value::{Other, Value};
 /// The largest document that a server takes.
 pub(super) const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
+/// The digits of a decimal of MongoDB.
+const DECIMAL_DIGITS_MAX: usize = 34;
+
 /// Appends a document. The error says which field cannot be in one.
 pub(super) fn document<'a>(
     fields: impl Iterator<Item = (&'a str, &'a Value)>,
@@ -95,10 +98,19 @@ fn content(value: &Value, out: &mut Vec<u8>) -> Result<u8, String> {
     })
 }
 
-/// The decimal, if it has all the digits of the text.
+/// The decimal, if it can be the same number. Zeros at its end are kept as long as there is room for them.
 fn exact(text: &str) -> Option<Decimal128> {
-    let digits = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(u8::is_ascii_digit);
-    (digits.skip_while(|digit| *digit == b'0').count() <= 34).then(|| text.parse().ok())?
+    let digits = |text: &str| {
+        let digits = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(u8::is_ascii_digit);
+        digits.skip_while(|digit| *digit == b'0').count()
+    };
+    let mut text = text;
+    let has_zeros = text.contains('.') && !text.contains(['e', 'E']);
+    while digits(text) > DECIMAL_DIGITS_MAX && has_zeros {
+        text = text.strip_suffix('0')?;
+    }
+    let text = text.strip_suffix('.').unwrap_or(text);
+    (digits(text) <= DECIMAL_DIGITS_MAX).then(|| text.parse().ok())?
 }
 
 /// Types that only MongoDB has. What is none of them is a document.

@@ -55,7 +55,8 @@ pub(super) async fn table(place: &Place) -> Result<Option<Table>> {
     let Some([kind, engine, rows, bytes]) = found.first().map(Vec::as_slice) else { return Ok(None) };
     let sql = format!(
         "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_COMMENT, EXTRA, \
-         COALESCE(CHARACTER_SET_NAME, ''), COALESCE(COLLATION_NAME, ''), COALESCE(NUMERIC_PRECISION, ''), COALESCE(NUMERIC_SCALE, '') \
+         COALESCE(CHARACTER_SET_NAME, ''), COALESCE(COLLATION_NAME, ''), \
+         COALESCE(NUMERIC_PRECISION, ''), COALESCE(NUMERIC_SCALE, '') \
          FROM information_schema.COLUMNS WHERE {wanted} ORDER BY ORDINAL_POSITION"
     );
     let mut table = Table {

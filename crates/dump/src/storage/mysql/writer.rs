@@ -77,7 +77,8 @@ impl MySqlWriter {
         server
             .run(&format!(
                 "CREATE TABLE IF NOT EXISTS {ledger} \
-                 (chunk VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, row_count BIGINT NOT NULL) ENGINE=InnoDB"
+                 (chunk VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, row_count BIGINT NOT NULL) \
+                 ENGINE=InnoDB"
             ))
             .await?;
         if target.mode == WriteMode::Replace {

@@ -54,6 +54,18 @@ fn a_value_comes_back_from_bson() {
 }
 
 #[test]
+fn zeros_at_the_end_of_a_decimal_give_way_to_its_digits() {
+    let check = |text: &str, expected: &str| {
+        let decimal = Value::Decimal(Decimal::parse(text).unwrap());
+        let Value::Decimal(found) = round_trip(&decimal) else { panic!("{text} is no decimal any more") };
+        assert_eq!(found.as_str(), expected);
+    };
+    check("10000.000000000000000000000000000000", "10000.00000000000000000000000000000");
+    check(&format!("1{}.000", "0".repeat(33)), &format!("1{}", "0".repeat(33)));
+    check("0.50", "0.50");
+}
+
+#[test]
 fn what_mongodb_has_no_type_for_is_text() {
     let check = |value: Value, expected: &str| assert_eq!(json::to_string(&round_trip(&value)), expected);
     let digits = "1234567890123456789012345678901234567890.5";
