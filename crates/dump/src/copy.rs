@@ -25,6 +25,9 @@ use crate::session::Session;
 /// How long chunks in flight may take after somebody asked to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How far the walk runs ahead. What it writes down meanwhile goes to the disk in one wait.
+const CHUNKS_AHEAD: usize = 32;
+
 /// How a copy is run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
@@ -188,7 +191,7 @@ impl Shared {
         if self.is_empty().await? {
             return Ok(State::Ended);
         }
-        let (sender, chunks) = mpsc::channel(self.session.job.workers);
+        let (sender, chunks) = mpsc::channel(self.session.job.workers + CHUNKS_AHEAD);
         let is_retry = selection.failed;
         let mut walk = JoinSet::new();
         walk.spawn(self.offsets(selection).run(sender));

@@ -88,7 +88,7 @@ pub struct RowBatch {
 }
 
 /// A batch is closed when it has this many bytes.
-pub const BATCH_BYTES: usize = 128 << 10;
+pub const BATCH_BYTES: usize = 96 << 10;
 /// And when it has this many rows.
 pub const BATCH_ROWS: usize = 2048;
 

@@ -239,7 +239,7 @@ impl Source {
     /// Lines that are JSON are passed on as they are. One that is not sends the chunk the other way.
     fn send_raw(&self, from: u64, to: Option<u64>, sender: &mpsc::Sender<Result<Batch>>) -> Result<()> {
         let mut records = self.records(from, to)?;
-        let (mut data, mut rows) = (Vec::with_capacity(BATCH_BYTES * 2), 0);
+        let (mut data, mut rows) = (Vec::with_capacity(BATCH_BYTES + BATCH_BYTES / 8), 0);
         while let Some(record) = records.next().map_err(|error| self.place.error("read", error))? {
             if record.trim_ascii_start().first() != Some(&b'{') || serde_json::from_slice::<IgnoredAny>(record).is_err()
             {
@@ -249,7 +249,7 @@ impl Source {
             data.push(b'\n');
             rows += 1;
             if data.len() >= BATCH_BYTES {
-                let full = std::mem::replace(&mut data, Vec::with_capacity(BATCH_BYTES * 2));
+                let full = std::mem::replace(&mut data, Vec::with_capacity(BATCH_BYTES + BATCH_BYTES / 8));
                 if sender.blocking_send(Ok(Batch::Raw(RawBatch { data: Bytes::from(full), rows }))).is_err() {
                     return Ok(());
                 }

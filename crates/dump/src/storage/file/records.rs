@@ -8,7 +8,7 @@ use super::format::Format;
 
 /// The first block is small, for those who want few records.
 const BLOCK_BYTES_MIN: usize = 32 << 10;
-const BLOCK_BYTES_MAX: usize = 256 << 10;
+const BLOCK_BYTES_MAX: usize = 96 << 10;
 
 /// A longer record is taken for a file of another format.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;

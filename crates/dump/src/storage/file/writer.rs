@@ -273,13 +273,9 @@ impl Part {
 impl ChunkWriter for FileChunk {
     async fn write(&mut self, batch: Batch) -> Result<()> {
         let Some(mut part) = self.0.take() else { return Err(Error::failed("the part was given up")) };
-        self.0 = Some(
-            blocking(move || {
-                part.write(batch)?;
-                Ok(part)
-            })
-            .await?,
-        );
+        // One batch into the memory of the system is quicker than another thread; only the wait for the disk has one.
+        part.write(batch)?;
+        self.0 = Some(part);
         Ok(())
     }
 

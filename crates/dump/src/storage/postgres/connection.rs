@@ -7,7 +7,7 @@ use flare_postgres::client::Server;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -30,6 +30,8 @@ pub(super) struct Pool {
 pub(super) struct Connection {
     pub client: Client,
     driver: AbortHandle,
+    /// Of the last statement that was prepared: chunks repeat one.
+    prepared: Mutex<Option<(String, Statement)>>,
 }
 
 impl Drop for Connection {
@@ -54,7 +56,7 @@ impl Pool {
             }
         }
         let (client, driver) = self.server.connect().await.map_err(|error| failure("cannot connect", error))?;
-        let connection = Connection { client, driver };
+        let connection = Connection { client, driver, prepared: Mutex::default() };
         connection.run(SETTINGS).await?;
         Ok(connection)
     }
@@ -76,6 +78,17 @@ impl Pool {
 impl Connection {
     pub async fn run(&self, sql: &str) -> Result<()> {
         self.client.batch_execute(sql).await.map_err(|error| failure("a statement failed", error))
+    }
+
+    /// The statement, prepared once.
+    pub async fn prepared(&self, sql: &str) -> Result<Statement> {
+        let known = self.prepared.lock().as_ref().filter(|(text, _)| text == sql).map(|(_, known)| known.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let statement = self.client.prepare(sql).await.map_err(|error| failure("a statement failed", error))?;
+        *self.prepared.lock() = Some((sql.to_owned(), statement.clone()));
+        Ok(statement)
     }
 
     pub async fn rows(&self, sql: &str) -> Result<Vec<SimpleQueryRow>> {

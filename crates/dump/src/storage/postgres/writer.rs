@@ -147,9 +147,10 @@ impl Writer for PostgresWriter {
     async fn open(&self, chunk: &ChunkName) -> Result<Box<dyn ChunkWriter>> {
         let prepared = self.prepared()?;
         let connection = self.place.pool.take().await?;
-        connection.run("BEGIN").await?;
         let mut table = prepared.table.clone();
-        if prepared.mode == WriteMode::Upsert {
+        let is_begun = prepared.mode == WriteMode::Upsert;
+        if is_begun {
+            connection.run("BEGIN").await?;
             table = identifier(&format!("flare_dump_{}", prepared.job));
             connection
                 .run(&format!(
@@ -162,7 +163,8 @@ impl Writer for PostgresWriter {
         let statement = format!("COPY {table} ({}) FROM STDIN", identifiers(prepared.names.iter()));
         let place = self.place.clone();
         let chunk = chunk.to_owned();
-        Ok(Box::new(TableChunk { place, prepared, connection, statement, chunk, table, copying: None, rows: 0 }))
+        let (copying, rows) = (None, 0);
+        Ok(Box::new(TableChunk { place, prepared, connection, statement, chunk, table, copying, rows, is_begun }))
     }
 
     async fn finish(&self) -> Result<()> {
@@ -272,12 +274,19 @@ struct TableChunk {
     table: String,
     copying: Option<Pin<Box<CopyInSink<Bytes>>>>,
     rows: u64,
+    /// Whether the transaction has been begun; it is with the first rows.
+    is_begun: bool,
 }
 
 impl TableChunk {
     async fn send(&mut self, data: Bytes) -> Result<()> {
         if self.copying.is_none() {
-            let copying = self.connection.client.copy_in(self.statement.as_str()).await;
+            let statement = self.connection.prepared(&self.statement).await?;
+            // The server answers one after the other: together they are one wait.
+            let begin = async { if self.is_begun { Ok(()) } else { self.connection.run("BEGIN").await } };
+            let (begun, copying) = tokio::join!(begin, self.connection.client.copy_in(&statement));
+            begun?;
+            self.is_begun = true;
             self.copying = Some(Box::pin(copying.map_err(|error| failure("writing failed", error))?));
         }
         let sink = self.copying.as_mut().expect("it was opened just now");
@@ -318,6 +327,10 @@ impl ChunkWriter for TableChunk {
 
     async fn attempt(&mut self, batch: RowBatch) -> Result<()> {
         self.end_copy().await?;
+        if !self.is_begun {
+            self.connection.run("BEGIN").await?;
+            self.is_begun = true;
+        }
         self.connection.run("SAVEPOINT attempt").await?;
         let copied = match self.copy(&batch).await {
             Ok(()) => self.end_copy().await,
@@ -337,21 +350,17 @@ impl ChunkWriter for TableChunk {
             connection.run(&prepared.upsert(&self.table)).await?;
         }
         let (ledger, job, chunk) = (&prepared.ledger, literal(&prepared.job), literal(&self.chunk));
+        let begin = if self.is_begun { "" } else { "BEGIN; " };
+        let rows = self.rows;
         let noted = connection
-            .rows(&format!(
-                "INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {}) \
-                 ON CONFLICT DO NOTHING RETURNING 1",
-                self.rows
-            ))
-            .await?;
-        let written = if noted.is_empty() {
-            let known = prepared.ledger_row(connection, &self.chunk).await?;
+            .run(&format!("{begin}INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {rows}); COMMIT"))
+            .await;
+        let mut written = Written { rows };
+        if let Err(error) = noted {
             connection.run("ROLLBACK").await?;
-            known.unwrap_or_default()
-        } else {
-            connection.run("COMMIT").await?;
-            Written { rows: self.rows }
-        };
+            // If the chunk is in the ledger already, all is well: nothing was added.
+            written = prepared.ledger_row(connection, &self.chunk).await?.ok_or(error)?;
+        }
         let Self { place, connection, .. } = *self;
         place.pool.give_back(connection);
         Ok(written)
