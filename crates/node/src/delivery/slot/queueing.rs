@@ -61,6 +61,8 @@ struct Line {
     is_ill: bool,
     /// Nothing is asked of it before this.
     resume_at: Option<Instant>,
+    /// The alarm that is set for its outlet.
+    alarm: Option<Instant>,
 }
 
 /// Something that was asked of a queue has been answered.
@@ -116,6 +118,7 @@ impl Line {
             acks: Vec::new(),
             is_ill: false,
             resume_at: None,
+            alarm: None,
         }
     }
 
@@ -197,8 +200,12 @@ impl Slot {
         let line_id = queueing.line_of(id);
         queueing.release(line_id, state.take_released());
         let Some(line) = queueing.lines.get_mut(&line_id) else { return };
-        if line.rests(now) {
-            return self.alarms.push(Reverse((line.resume_at.unwrap_or(now), id)));
+        if let Some(at) = line.resume_at.filter(|at| *at > now) {
+            // The common queue has an alarm of its own.
+            if line_id.is_some() && line.alarm.replace(at) != Some(at) {
+                self.alarms.push(Reverse((at, id)));
+            }
+            return;
         }
         if !line.is_declared {
             return self.declare(line_id);
@@ -244,6 +251,7 @@ impl Slot {
         let Some(queueing) = &mut self.queueing else { return };
         let Some(line) = queueing.lines.get_mut(&id) else { return };
         if !std::mem::replace(&mut line.is_declaring, true) {
+            line.resume_at = None;
             let (queue, name) = (queueing.tasks.queue.clone(), line.name.clone());
             self.running.push(Box::pin(async move {
                 let result = queue.declare(&name).await.map(drop);
