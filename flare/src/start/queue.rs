@@ -1,8 +1,5 @@
 //! The queue that changes go through. The other place that names engines is [`super::engine`].
 
-use std::sync::Arc;
-
-use flare_core::{Result, queue::Queue};
 use flare_node::{OpenQueue, QueuePer, TaskSettings};
 
 use super::whole;
@@ -28,15 +25,21 @@ pub fn settings(config: &Config) -> anyhow::Result<Option<TaskSettings>> {
     Ok(Some(settings))
 }
 
-/// Opens a queue with the same options each time.
 #[cfg(any(feature = "rabbitmq", feature = "sqs", feature = "nats"))]
-fn opener<O, F>(options: O, open: impl Fn(Arc<O>) -> F + Send + Sync + 'static) -> OpenQueue
-where
-    O: Send + Sync + 'static,
-    F: Future<Output = Result<Arc<dyn Queue>>> + Send + 'static,
-{
-    let options = Arc::new(options);
-    Arc::new(move || Box::pin(open(options.clone())))
+mod again {
+    use std::sync::Arc;
+
+    use flare_core::{Result, queue::Queue};
+
+    /// Opens a queue with the same options each time.
+    pub fn opener<O, F>(options: O, open: impl Fn(Arc<O>) -> F + Send + Sync + 'static) -> flare_node::OpenQueue
+    where
+        O: Send + Sync + 'static,
+        F: Future<Output = Result<Arc<dyn Queue>>> + Send + 'static,
+    {
+        let options = Arc::new(options);
+        Arc::new(move || Box::pin(open(options.clone())))
+    }
 }
 
 #[cfg(feature = "rabbitmq")]
@@ -67,7 +70,10 @@ mod rabbitmq {
             timeout: task.timeout.get(),
             ..defaults
         };
-        Ok(opener(options, |options: Arc<Options>| async move { flare_rabbitmq::open(&options).await }))
+        Ok(again::opener(
+            options,
+            |options: std::sync::Arc<Options>| async move { flare_rabbitmq::open(&options).await },
+        ))
     }
 }
 
@@ -100,7 +106,7 @@ mod nats {
             timeout: task.timeout.get(),
             ..defaults
         };
-        Ok(opener(options, |options: Arc<Options>| async move { flare_nats::open(&options).await }))
+        Ok(again::opener(options, |options: std::sync::Arc<Options>| async move { flare_nats::open(&options).await }))
     }
 }
 
@@ -128,7 +134,7 @@ mod sqs {
             receives: usize::from(task.receives_max),
             timeout: task.timeout.get(),
         };
-        Ok(opener(options, |options: Arc<Options>| async move { flare_sqs::open(&options).await }))
+        Ok(again::opener(options, |options: std::sync::Arc<Options>| async move { flare_sqs::open(&options).await }))
     }
 }
 
