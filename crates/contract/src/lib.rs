@@ -18,6 +18,7 @@ pub mod queue_load;
 mod reopening;
 mod sharing;
 mod tokens;
+pub mod upgrade;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
