@@ -3,14 +3,13 @@
 //! A new one is made by `cargo test -p flare-postgres --test upgrade -- --ignored`, which fills the schema `flare_upgrade`, and
 //! `pg_dump --no-owner --inserts --schema flare_upgrade`, without the lines of psql (`\restrict`).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 mod server;
 
 use std::{fs, path::Path};
 
 use flare_contract::upgrade;
-use flare_core::port::Schema as _;
 use server::Server;
 
 /// The schema in the files.
