@@ -136,17 +136,18 @@ impl Attempt {
     }
 
     async fn look(&self) -> Result<Task, Error> {
-        let (newest, fresh, doubtful) = match &self.source {
-            Source::Change { change, fresh, doubtful } => (change.clone(), *fresh, *doubtful),
-            Source::Hint { url, sequence, fresh, doubtful } => match self.shared.tail.at(self.stream.id, *sequence) {
-                Some(change) => (change, *fresh, *doubtful),
-                None => match self.newest(url).await? {
-                    Some(change) => (change, false, true),
-                    None => return Ok(Task::Nothing(Outcome::UpToDate)),
-                },
-            },
-            Source::Newest(url) => match self.newest(url).await? {
-                Some(change) => (change, false, true),
+        let held = match &self.source {
+            Source::Change { change, fresh, doubtful } => Ok((change.clone(), *fresh, *doubtful)),
+            Source::Hint { url, sequence, fresh, doubtful } => {
+                let change = self.shared.tail.at(self.stream.id, *sequence);
+                change.map(|change| (change, *fresh, *doubtful)).ok_or(url)
+            }
+            Source::Newest(url) => Err(url),
+        };
+        let (newest, fresh, doubtful) = match held {
+            Ok(held) => held,
+            Err(url) => match self.shared.documents.get(self.stream.id, url).await? {
+                Some(change) => (Arc::new(change), false, true),
                 None => return Ok(Task::Nothing(Outcome::UpToDate)),
             },
         };
@@ -167,10 +168,6 @@ impl Attempt {
                 self.look_through(&newest, version, doubtful).await
             }
         }
-    }
-
-    async fn newest(&self, url: &DocumentUrl) -> Result<Option<Arc<Change>>, Error> {
-        Ok(self.shared.documents.get(self.stream.id, url).await?.map(Arc::new))
     }
 
     /// Of all revisions that the outlet has not been told of, the first that it must be told of.
