@@ -19,6 +19,9 @@ mod reopening;
 mod sharing;
 mod tokens;
 pub mod upgrade;
+pub mod wait;
+
+pub use queue::receipts;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

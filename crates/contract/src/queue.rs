@@ -89,7 +89,8 @@ fn bodies(messages: &[Message]) -> BTreeSet<Bytes> {
     messages.iter().map(|message| message.body.clone()).collect()
 }
 
-fn receipts(messages: &[Message]) -> Vec<Receipt> {
+/// The claims to messages that were pulled.
+pub fn receipts(messages: &[Message]) -> Vec<Receipt> {
     messages.iter().map(|message| message.receipt.clone()).collect()
 }
 

@@ -4,6 +4,7 @@
 
 mod server;
 
+use flare_contract::receipts;
 use std::time::Duration;
 
 use async_nats::jetstream::stream;
@@ -14,7 +15,7 @@ use flare_core::{
 };
 use flare_nats::Options;
 use futures_util::future::join_all;
-use server::{Server, open, receipts};
+use server::{Server, open};
 
 const BRIEFLY: Duration = Duration::from_millis(300);
 

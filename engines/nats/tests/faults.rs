@@ -4,12 +4,13 @@
 
 mod server;
 
+use flare_contract::{receipts, wait::until};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flare_contract::{proxy::Cut, queue_load::survive};
 use flare_core::ErrorKind;
-use server::{Lab, open, receipts, until};
+use server::{Lab, open};
 
 const SOON: Duration = Duration::from_secs(20);
 

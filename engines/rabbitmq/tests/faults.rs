@@ -4,6 +4,7 @@
 
 mod server;
 
+use flare_contract::{receipts, wait::until};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -22,8 +23,7 @@ use flare_core::{
 use flare_rabbitmq::Options;
 use server::{
     Server, fresh_name,
-    load::{pull_all, receipts, survive},
-    until,
+    load::{pull_all, survive},
 };
 
 const SOON: Duration = Duration::from_secs(20);

@@ -5,6 +5,7 @@
 
 mod server;
 
+use flare_contract::{receipts, wait::until};
 use std::{
     sync::{
         Arc,
@@ -21,8 +22,8 @@ use flare_core::{
 use flare_rabbitmq::Options;
 use server::{
     Afterwards, Server, control, fresh_name,
-    load::{pull_all, receipts, survive},
-    rabbitmqctl, until,
+    load::{pull_all, survive},
+    rabbitmqctl,
 };
 
 /// RabbitMQ 3.10 writes down a new quorum queue seconds after it has confirmed it; one that is killed before has the

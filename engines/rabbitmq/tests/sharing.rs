@@ -4,16 +4,14 @@
 
 mod server;
 
+use flare_contract::receipts;
 use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 use flare_core::{ErrorKind, queue::Declared};
 use flare_rabbitmq::{Options, QueueType};
 use futures_util::future::join_all;
-use server::{
-    Server, fresh_name,
-    load::{pull_all, receipts},
-};
+use server::{Server, fresh_name, load::pull_all};
 
 const SOON: Duration = Duration::from_secs(20);
 

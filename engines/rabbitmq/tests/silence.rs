@@ -4,6 +4,7 @@
 
 mod server;
 
+use flare_contract::wait::until;
 use std::time::Duration;
 
 use flare_core::ErrorKind;
@@ -25,5 +26,5 @@ async fn a_broker_that_says_nothing_is_left_without_a_trace() {
     let error = error.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.chain().contains("does not answer"), "{}", error.chain());
-    server::until("all threads are gone", || threads() == 0).await;
+    until("all threads are gone", || threads() == 0).await;
 }

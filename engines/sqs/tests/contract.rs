@@ -4,6 +4,7 @@
 
 mod server;
 
+use flare_contract::receipts;
 use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
@@ -13,7 +14,7 @@ use flare_core::{
     queue::{Declared, QueueName},
 };
 use flare_sqs::Options;
-use server::{Server, fresh_name, open, receipts};
+use server::{Server, fresh_name, open};
 
 const SOON: Duration = Duration::from_secs(20);
 

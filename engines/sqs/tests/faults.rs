@@ -4,13 +4,14 @@
 
 mod server;
 
+use flare_contract::receipts;
 use std::time::Duration;
 
 use bytes::Bytes;
 use flare_contract::{proxy::Cut, queue_load::survive};
 use flare_core::{ErrorKind, queue::Declared};
 use flare_sqs::Options;
-use server::{Lab, Server, door::Door, fresh_name, open, receipts};
+use server::{Lab, Server, door::Door, fresh_name, open};
 
 const SOON: Duration = Duration::from_secs(20);
 const BRIEFLY: Duration = Duration::from_millis(300);

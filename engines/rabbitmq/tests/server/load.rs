@@ -1,5 +1,6 @@
 //! Pushing and pulling while something happens to the broker.
 
+use flare_contract::receipts;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -12,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use flare_core::{
     ErrorKind,
-    queue::{Message, Queue, QueueName, Receipt},
+    queue::{Message, Queue, QueueName},
 };
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -21,10 +22,6 @@ const PUSHERS: usize = 4;
 const BATCH: usize = 20;
 /// Everything is back by then, or never.
 const LAST_MESSAGE: Duration = Duration::from_secs(60);
-
-pub fn receipts(messages: &[Message]) -> Vec<Receipt> {
-    messages.iter().map(|message| message.receipt.clone()).collect()
-}
 
 /// Pulls until it has so many.
 pub async fn pull_all(queue: &Arc<dyn Queue>, name: &QueueName, count: usize) -> Vec<Message> {

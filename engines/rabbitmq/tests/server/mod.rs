@@ -4,7 +4,7 @@
 
 pub mod load;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use flare_core::queue::{Queue, QueueName};
 use flare_rabbitmq::Options;
@@ -58,17 +58,6 @@ impl Server {
 
 pub fn fresh_name() -> QueueName {
     QueueName::new(format!("flare-test-{:016x}", getrandom::u64().unwrap())).unwrap()
-}
-
-/// Waits until it is so.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("it never happened that {what}");
 }
 
 /// Does something to the server with `dev/servers`.

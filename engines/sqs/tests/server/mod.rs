@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use flare_contract::proxy::Proxy;
 use flare_core::{
     OutletId,
-    queue::{Declared, Message, Queue, QueueName, Receipt},
+    queue::{Declared, Queue, QueueName},
 };
 use flare_sqs::Options;
 
@@ -102,21 +102,6 @@ impl Lab {
         self.straight.remove(&self.name).await.unwrap();
         self.straight.close().await.unwrap();
     }
-}
-
-pub fn receipts(messages: &[Message]) -> Vec<Receipt> {
-    messages.iter().map(|message| message.receipt.clone()).collect()
-}
-
-/// Waits until it is so.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("it never came that {what}");
 }
 
 /// Does something to the server with `dev/servers`.
