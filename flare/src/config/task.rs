@@ -47,8 +47,8 @@ pub struct Task {
     /// How long a call to the server may take.
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "10m"))]
     pub timeout: Duration,
-    /// How long after a node has gone without a word the messages that it held come to another one. Read by the engines
-    /// "sqs" and "nats"; RabbitMQ knows when a connection is gone.
+    /// How long after a node has gone without a word the messages that it held come to another one: the visibility timeout of
+    /// SQS, the ack wait of NATS. Read by the engines "sqs" and "nats"; RabbitMQ knows when a connection is gone.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "12h"))]
     pub hold: Duration,
     /// How many messages of one queue a node holds at most. Read by the engine "rabbitmq".
