@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::time::sleep;
 
+use crate::drivers::Engine;
 use crate::http::call;
 use crate::parts::{Listening, generator, raw_client, receiver};
 use crate::process::{Process, Usage, machine_cpu_micros};
@@ -160,7 +161,17 @@ impl Lab {
 
     /// The in-memory proxy, or without `deliver` its server alone.
     pub async fn ceiling(&self, deliver: bool) -> Result<Subject> {
-        let mut arguments = vec!["ceiling".into()];
+        self.proxy(vec!["ceiling".into()], deliver).await
+    }
+
+    /// The worker over a driver; without `deliver` it only writes.
+    pub async fn by_hand(&self, engine: Engine, url: &str, namespace: &str, deliver: bool) -> Result<Subject> {
+        let options = [("engine", engine.to_string()), ("url", url.into()), ("namespace", namespace.into())];
+        let options = options.into_iter().map(|(name, value)| format!("--{name}={value}"));
+        self.proxy(std::iter::once("by-hand".into()).chain(options).collect(), deliver).await
+    }
+
+    async fn proxy(&self, mut arguments: Vec<String>, deliver: bool) -> Result<Subject> {
         if deliver {
             arguments.push(format!("--target=http://{}/s/0", self.receiver));
         }

@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod document;
+mod drivers;
 mod histogram;
 mod http;
 mod lab;

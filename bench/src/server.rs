@@ -16,12 +16,14 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::http::{Connection, excerpt, listen};
+use crate::http::{Connection, call, excerpt, listen};
 use crate::lab::{self, Lab, Subject};
 use crate::process::Process;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(1);
+const GONE_TIME_MAX: Duration = Duration::from_secs(30);
+const GONE_POLL: Duration = Duration::from_millis(50);
 const SETUP_CONNECTIONS: usize = 32;
 const LOG_BYTES_SHOWN: usize = 2000;
 
@@ -82,17 +84,17 @@ impl Server {
     }
 
     pub async fn subscribe_to(&self, ids: &[String], each: u64, url: impl Fn(u64) -> String) -> Result<()> {
-        self.subscribe_with(ids, each, url, |_| None).await
+        self.subscribe_with(ids, each, url, |_| None).await.map(drop)
     }
 
-    /// Subscribes with a filter each, where there is one.
+    /// Subscribes with a filter each, where there is one; returns the ids.
     pub async fn subscribe_with(
         &self,
         ids: &[String],
         each: u64,
         url: impl Fn(u64) -> String,
         filter: impl Fn(u64) -> Option<String>,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         // As many in flight as the ceiling, shared by the outlets that one document reaches.
         let concurrency = (64 / each.max(1)).max(16);
         let request = |outlet: u64| {
@@ -106,7 +108,7 @@ impl Server {
             });
             (format!("/resources/{resource}/subscriptions"), Bytes::from(body.to_string()))
         };
-        self.create(ids.len() as u64 * each, request).await.map(drop)
+        self.create(ids.len() as u64 * each, request).await
     }
 
     /// Creates one subscription; returns its path.
@@ -115,6 +117,19 @@ impl Server {
         let ids = self.create(1, |_| (path.clone(), Bytes::from(body.to_string()))).await?;
         let id = ids.first().context("no subscription was made")?;
         Ok(format!("{path}/{id}"))
+    }
+
+    /// Deletes a subscription and waits until it is gone, with its queue.
+    pub async fn unsubscribe(&self, resource: &str, subscription: &str) -> Result<()> {
+        let path = format!("/resources/{resource}/subscriptions/{subscription}");
+        call(self.subject.addr, Method::DELETE, &path, Bytes::new()).await?;
+        timeout(GONE_TIME_MAX, async {
+            while call(self.subject.addr, Method::GET, &path, Bytes::new()).await.is_ok() {
+                sleep(GONE_POLL).await;
+            }
+        })
+        .await
+        .context("the subscription was not gone in time")
     }
 
     /// Posts `count` requests over a few connections at once; returns the ids in order.

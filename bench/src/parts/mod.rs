@@ -9,6 +9,7 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
+pub mod by_hand;
 pub mod ceiling;
 pub mod generator;
 pub mod raw_client;
@@ -22,6 +23,8 @@ pub enum Part {
     Receiver,
     /// PUT → channel → POST in memory; without a target only the server
     Ceiling(ceiling::Options),
+    /// The ceiling with a driver in its middle
+    ByHand(by_hand::Options),
     /// POSTs as fast as the client goes
     RawClient(raw_client::Options),
 }
@@ -40,6 +43,7 @@ pub fn run(part: &Part) -> Result<()> {
         Part::Receiver => one_thread()?.block_on(receiver::run()),
         // The process under test is built as Flare is: all cores.
         Part::Ceiling(options) => Runtime::new()?.block_on(ceiling::run(options)),
+        Part::ByHand(options) => Runtime::new()?.block_on(by_hand::run(options)),
         Part::RawClient(options) => Runtime::new()?.block_on(raw_client::run(options)),
     }
 }

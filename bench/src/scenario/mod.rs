@@ -11,6 +11,7 @@ use crate::report::{Report, Row};
 mod attempts;
 mod backlog;
 mod end_to_end;
+mod engines;
 mod fan_out;
 mod filters;
 mod flatness;
@@ -26,7 +27,9 @@ mod waiting;
 
 #[derive(Subcommand)]
 pub enum Scenario {
-    /// Everything below
+    /// Every database and broker in FLARE_TEST_<NAME>_URL, against a worker written by hand over its driver
+    Engines(Options),
+    /// Everything below: needs no other server
     All(Options),
     /// The ceiling, the server alone and the raw client: needs no Flare
     References(Options),
@@ -64,6 +67,7 @@ impl Scenario {
     pub fn options(&self) -> &Options {
         match self {
             Self::All(options)
+            | Self::Engines(options)
             | Self::References(options)
             | Self::StartUp(options)
             | Self::Memory(options)
@@ -89,6 +93,11 @@ impl Scenario {
         let mut rows = Vec::new();
         if matches!(self, Self::References(_)) {
             keep("references", references::run(lab).await, &mut rows);
+        }
+        if matches!(self, Self::Engines(_)) {
+            for (engine, url) in engines::present() {
+                keep(&engine.to_string(), engines::run(lab, engine, &url).await, &mut rows);
+            }
         }
         if all || matches!(self, Self::StartUp(_)) {
             keep("start-up", start_up::run(lab).await, &mut rows);

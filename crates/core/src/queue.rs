@@ -72,8 +72,6 @@ pub enum Declared {
 pub struct Message {
     pub body: Bytes,
     pub receipt: Receipt,
-    /// It may have been pulled before.
-    pub again: bool,
 }
 
 /// The claim to a message that was pulled; only the engine that gave it can read it.

@@ -33,13 +33,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Line {
-    ready: VecDeque<Waiting>,
+    ready: VecDeque<Bytes>,
     taken: HashMap<u64, Taken>,
-}
-
-struct Waiting {
-    body: Bytes,
-    again: bool,
 }
 
 struct Taken {
@@ -86,10 +81,10 @@ impl Connection {
         let count = max.min(line.ready.len());
         let waiting: Vec<_> = line.ready.drain(..count).collect();
         let mut messages = Vec::with_capacity(count);
-        for Waiting { body, again } in waiting {
+        for body in waiting {
             let number = self.inner.numbers.fetch_add(1, Ordering::Relaxed);
             line.taken.insert(number, Taken { body: body.clone(), by: self.number });
-            messages.push(Message { body, receipt: Receipt(number.to_string().into()), again });
+            messages.push(Message { body, receipt: Receipt(number.to_string().into()) });
         }
         messages
     }
@@ -126,8 +121,7 @@ impl Queue for Connection {
     }
 
     async fn push(&self, queue: &QueueName, messages: Vec<Bytes>) -> Result<()> {
-        let ready = messages.into_iter().map(|body| Waiting { body, again: false });
-        self.with(queue, |line| line.ready.extend(ready))?;
+        self.with(queue, |line| line.ready.extend(messages))?;
         self.inner.pushed.notify_waiters();
         Ok(())
     }
@@ -175,7 +169,7 @@ impl Queue for Connection {
 impl Line {
     fn give_back(&mut self, number: u64) {
         if let Some(taken) = self.taken.remove(&number) {
-            self.ready.push_front(Waiting { body: taken.body, again: true });
+            self.ready.push_front(taken.body);
         }
     }
 }

@@ -87,7 +87,7 @@ const COUNT_MAX: u64 = i64::MAX as u64;
 const ACK_WAIT_MIN: Duration = Duration::from_secs(1);
 
 impl Options {
-    /// What cannot work, by the name of the option.
+    /// What cannot work, by the name that the configuration has for it.
     pub(crate) fn check(&self) -> Result<()> {
         self.servers()?;
         let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
@@ -101,13 +101,13 @@ impl Options {
         } else if !(1..=5).contains(&self.replicas) {
             "replicas of NATS must be from 1 to 5"
         } else if self.ack_wait < ACK_WAIT_MIN {
-            "ack-wait of NATS must be at least 1 second"
+            "hold of NATS (its ack wait) must be at least 1 second"
         } else if self.timeout.is_zero() {
             "timeout of NATS must be longer than nothing"
         } else if self.taken_max == 0 || self.taken_max as u64 > COUNT_MAX {
             "taken-max of NATS must be at least 1"
         } else if self.max_bytes == 0 || self.max_bytes > COUNT_MAX {
-            "max-bytes of NATS must be at least 1"
+            "stream-max of NATS must be at least 1"
         } else {
             return Ok(());
         };
@@ -155,10 +155,10 @@ mod tests {
         check(|options| options.username = Some("me".into()), "password");
         check(|options| options.stream = "a.b".into(), "stream");
         check(|options| options.replicas = 0, "replicas");
-        check(|options| options.ack_wait = Duration::from_millis(10), "ack-wait");
+        check(|options| options.ack_wait = Duration::from_millis(10), "hold");
         check(|options| options.timeout = Duration::ZERO, "timeout");
         check(|options| options.taken_max = 0, "taken-max");
-        check(|options| options.max_bytes = 0, "max-bytes");
+        check(|options| options.max_bytes = 0, "stream-max");
         let both = |options: &mut Options| {
             (options.token, options.credentials) = (Some("t".into()), Some("file".into()));
         };

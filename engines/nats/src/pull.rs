@@ -219,14 +219,7 @@ async fn catch_the_rest(
 
 fn message(delivery: Delivery) -> Option<Message> {
     let receipt = delivery.reply?;
-    // $JS.ACK.<stream>.<consumer>.<delivered>.…, with two more words before the stream where there are domains.
-    let words: Vec<_> = receipt.split('.').collect();
-    let delivered = if words.len() > 9 { words.get(6) } else { words.get(4) };
-    Some(Message {
-        body: delivery.payload,
-        again: delivered.is_none_or(|delivered| *delivered != "1"),
-        receipt: Receipt(receipt.as_str().into()),
-    })
+    Some(Message { body: delivery.payload, receipt: Receipt(receipt.as_str().into()) })
 }
 
 /// Whether it is a word of the server, and no message.

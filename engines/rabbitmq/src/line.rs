@@ -79,7 +79,6 @@ struct Waiting {
     channel: Arc<DeliveryChannel>,
     number: u64,
     body: Bytes,
-    again: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,8 +315,7 @@ impl Line {
     fn take_in(&self, channel: &Arc<DeliveryChannel>, delivery: Delivery) {
         let number = delivery.delivery_tag;
         channel.came(number, &self.held);
-        let waiting =
-            Waiting { channel: channel.clone(), number, body: delivery.data.into(), again: delivery.redelivered };
+        let waiting = Waiting { channel: channel.clone(), number, body: delivery.data.into() };
         self.state.lock().buffer.push_back(waiting);
         self.changed.notify_waiters();
     }
@@ -332,7 +330,7 @@ impl State {
 
 impl Waiting {
     fn pulled(self) -> Message {
-        Message { receipt: self.channel.receipt(self.number), body: self.body, again: self.again }
+        Message { receipt: self.channel.receipt(self.number), body: self.body }
     }
 }
 

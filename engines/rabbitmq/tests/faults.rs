@@ -117,7 +117,6 @@ async fn a_receipt_from_before_a_reconnect_is_ignored() {
     until("the connection is gone", || lab.queue.trouble().is_some()).await;
     until("the connection is back", || lab.queue.trouble().is_none()).await;
     let again = pull_all(&lab.queue, &lab.name, 2).await;
-    assert!(again.iter().all(|message| message.again));
     lab.queue.ack(&lab.name, receipts(&before)).await.unwrap();
     lab.queue.nack(&lab.name, receipts(&before)).await.unwrap();
     assert_eq!(lab.queue.depth(&lab.name).await.unwrap().taken, 2, "the old receipts name nothing");

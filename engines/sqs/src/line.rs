@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use aws_sdk_sqs::{config::Config, types::MessageSystemAttributeName::ApproximateReceiveCount};
+use aws_sdk_sqs::config::Config;
 use bytes::Bytes;
 use flare_core::{
     Error, Result,
@@ -142,7 +142,6 @@ impl Line {
             .max_number_of_messages(max.min(ENTRIES_MAX) as i32)
             .wait_time_seconds(seconds as i32)
             .visibility_timeout(i32::try_from(service.visibility.as_secs()).unwrap_or(i32::MAX))
-            .message_system_attribute_names(ApproximateReceiveCount)
             .customize()
             .config_override(Config::builder().timeout_config(patience));
         let answer = call.send().await.map_err(|error| service.explain(&self.queue, Failure::of(&error)))?;
@@ -173,9 +172,7 @@ impl State {
 }
 
 fn message(message: aws_sdk_sqs::types::Message) -> Option<Message> {
-    let received = message.attributes.as_ref().and_then(|attributes| attributes.get(&ApproximateReceiveCount));
     Some(Message {
-        again: received.is_none_or(|count| count != "1"),
         body: Bytes::from(message.body.unwrap_or_default()),
         receipt: Receipt(message.receipt_handle?.into()),
     })

@@ -77,10 +77,10 @@ const RECEIVES_MAX: usize = 64;
 const VISIBILITY_MIN: Duration = Duration::from_secs(2);
 
 impl Options {
-    /// What cannot work, by the name of the option.
+    /// What cannot work, by the name that the configuration has for it.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(name) = &self.dead_letter {
-            let wrong = |error| Error::invalid("dead-letter of SQS is no name of a queue").because(error);
+            let wrong = |error| Error::invalid("dead-letter-queue of SQS is no name of a queue").because(error);
             QueueName::new(name.clone()).map_err(wrong)?;
         }
         let is_address = |text: &String| text.starts_with("http://") || text.starts_with("https://");
@@ -89,13 +89,13 @@ impl Options {
         } else if self.session_token.is_some() && self.key.is_none() {
             "session-token of SQS goes with key and secret"
         } else if self.endpoint.as_ref().is_some_and(|endpoint| !is_address(endpoint)) {
-            "endpoint of SQS must begin with http:// or https://"
+            "url of SQS must begin with http:// or https://"
         } else if !(VISIBILITY_MIN..=VISIBILITY_MAX).contains(&self.visibility) {
-            "visibility of SQS must be from 2 seconds to 12 hours"
+            "hold of SQS (its visibility timeout) must be from 2 seconds to 12 hours"
         } else if !(1..=RECEIVES_BEFORE_DEAD_MAX).contains(&self.receives_before_dead) {
-            "receives-before-dead of SQS must be from 1 to 1000"
+            "dead-letter-receives of SQS must be from 1 to 1000"
         } else if !(1..=RECEIVES_MAX).contains(&self.receives) {
-            "receives of SQS must be from 1 to 64"
+            "receives-max of SQS must be from 1 to 64"
         } else if self.timeout.is_zero() {
             "timeout of SQS must be longer than nothing"
         } else {
@@ -120,12 +120,12 @@ mod tests {
         Options::default().check().unwrap();
         check(|options| options.key = Some("key".into()), "secret");
         check(|options| options.session_token = Some("token".into()), "session-token");
-        check(|options| options.endpoint = Some("localhost:4566".into()), "endpoint");
-        check(|options| options.visibility = Duration::from_secs(1), "visibility");
-        check(|options| options.visibility = Duration::from_secs(50_000), "visibility");
-        check(|options| options.dead_letter = Some("a b".into()), "dead-letter");
-        check(|options| options.receives_before_dead = 0, "receives-before-dead");
-        check(|options| options.receives = 0, "receives");
+        check(|options| options.endpoint = Some("localhost:4566".into()), "url");
+        check(|options| options.visibility = Duration::from_secs(1), "hold");
+        check(|options| options.visibility = Duration::from_secs(50_000), "hold");
+        check(|options| options.dead_letter = Some("a b".into()), "dead-letter-queue");
+        check(|options| options.receives_before_dead = 0, "dead-letter-receives");
+        check(|options| options.receives = 0, "receives-max");
         check(|options| options.timeout = Duration::ZERO, "timeout");
     }
 

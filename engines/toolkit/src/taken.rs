@@ -73,8 +73,7 @@ mod tests {
     use super::*;
 
     fn messages(receipts: &[&str]) -> Vec<Message> {
-        let message =
-            |receipt: &&str| Message { body: Bytes::new(), receipt: Receipt((*receipt).into()), again: false };
+        let message = |receipt: &&str| Message { body: Bytes::new(), receipt: Receipt((*receipt).into()) };
         receipts.iter().map(message).collect()
     }
 

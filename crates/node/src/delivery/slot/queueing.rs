@@ -359,7 +359,7 @@ impl Slot {
     fn take_messages(&mut self, id: LineId, messages: Vec<Message>) {
         let (now, mut done) = (Instant::now(), Vec::new());
         let moment = Moment { now, clock: Timestamp::now(), jitter: 0.0 };
-        for Message { body, receipt, .. } in messages {
+        for Message { body, receipt } in messages {
             let Some(hint) = decode(&body) else {
                 tracing::warn!(bytes = body.len(), "dropped a message of a queue that is no hint of Flare's");
                 done.push(receipt);
