@@ -1,6 +1,7 @@
 //! What the engine costs on top of its server: the same writes by the bare driver, and by the engine.
 //!
-//! `FLARE_TEST_CASSANDRA_URL=127.0.0.1:9042 cargo run --release -p flare-cassandra --example ingest-cassandra [SECONDS]`
+//! `dev/servers up cassandra && eval "$(dev/servers env)"`, then
+//! `cargo run --release -p flare-cassandra --example ingest-cassandra [SECONDS]`
 //!
 //! - *driver*: one loop that writes groups of 64 documents of 1 KiB with the statements of the engine: contents,
 //!   append, heads and feed, state. It reads nothing and decides nothing.
@@ -46,14 +47,23 @@ const STEPS: u64 = 100;
 #[tokio::main]
 async fn main() {
     let url = std::env::var("FLARE_TEST_CASSANDRA_URL").expect("FLARE_TEST_CASSANDRA_URL names the server");
-    let server = url.trim_start_matches("cassandra://").trim_end_matches('/');
+    let server = flare_contract::server::host(&url);
+    let login = url.trim_start_matches("cassandra://").rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+    let (user, password) = login.unwrap_or_default();
     let seconds = std::env::args().nth(1).map_or(10, |seconds| seconds.parse().expect("SECONDS is a number"));
     let time = Duration::from_secs(seconds);
     let keyspace = format!("flare_bench_{}", &Uuid::new_v4().simple().to_string()[..8]);
-    let options = Options { hosts: vec![server.to_owned()], keyspace: keyspace.clone(), ..Options::default() };
+    let options = Options {
+        hosts: vec![server.to_owned()],
+        keyspace: keyspace.clone(),
+        username: Some(user.to_owned()),
+        password: Some(password.to_owned()),
+        ..Options::default()
+    };
     let store = flare_cassandra::open(&options).await.unwrap();
     let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
-    let session = SessionBuilder::new().known_node(server).use_keyspace(&keyspace, true).build().await.unwrap();
+    let session = SessionBuilder::new().known_node(server).user(user, password).use_keyspace(&keyspace, true);
+    let session = session.build().await.unwrap();
     let raw = Raw::new(session).await;
 
     // Both are measured twice, in turns: the first time warms up the server.
