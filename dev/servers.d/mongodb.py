@@ -1,4 +1,4 @@
-"""Whether a MongoDB can be written to: `mongodb.py PORT REPLICA_SET USER:PASSWORD`.
+"""Whether a MongoDB can be written to: `mongodb.py PORT,… REPLICA_SET USER:PASSWORD`.
 
 Begins the replica set and makes the user, if they are asked for and not there. Speaks the wire protocol itself, since no shell or
 driver need be installed.
@@ -15,15 +15,17 @@ OK = b"\x01ok\0" + struct.pack("<d", 1)
 
 
 def main():
-    port, replica_set, login = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if not writable(port) and replica_set:
-        member = {"_id": 0, "host": f"127.0.0.1:{port}"}
+    ports, replica_set, login = [int(port) for port in sys.argv[1].split(",")], sys.argv[2], sys.argv[3]
+    if replica_set and not any(map(writable, ports)):
+        members = [{"_id": number, "host": f"127.0.0.1:{port}"} for number, port in enumerate(ports)]
+        # A member that is gone is missed sooner than by default. In milliseconds.
+        settings = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
         # Refused where there is one already; then only the election is to be waited for.
-        ask(port, {"replSetInitiate": {"_id": replica_set, "members": [member]}})
-    if not writable(port):
-        sys.exit("nobody can write")
+        ask(ports[0], {"replSetInitiate": {"_id": replica_set, "members": members, "settings": settings}})
+    if not any(map(writable, ports)):
+        sys.exit(1)
     if login:
-        make_user(port, *login.split(":"))
+        make_user(ports[0], *login.split(":"))
 
 
 def make_user(port, name, password):
@@ -34,7 +36,10 @@ def make_user(port, name, password):
 
 
 def writable(port):
-    return b"\x08isWritablePrimary\0\x01" in ask(port, {"hello": 1})
+    try:
+        return b"\x08isWritablePrimary\0\x01" in ask(port, {"hello": 1})
+    except OSError:
+        return False
 
 
 def ask(port, command):

@@ -28,7 +28,8 @@ use flare_core::{
     stream::Stream,
 };
 use flare_mongodb::Options;
-use server::{REPLICA_SET, STANDALONE, Scratch};
+use mongodb::bson::doc;
+use server::{REPLICA_SET, SEVERAL, STANDALONE, Scratch};
 
 const WRITERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -204,6 +205,40 @@ async fn a_server_is_killed_under_load(variable: &str, name: &str) {
     until("the store is well", || store.engine.trouble().is_none()).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(load.check().await > 0, "nobody noticed");
+    store.engine.close().await.unwrap();
+    scratch.drop().await;
+}
+
+/// Ends the process of the member that takes writes.
+async fn kill_the_primary(client: &mongodb::Client) {
+    let status = client.database("admin").run_command(doc! { "serverStatus": 1 }).await.unwrap();
+    let (pid, host) = (status.get_i64("pid").unwrap(), status.get_str("host").unwrap());
+    println!("killing {host}");
+    // The shell's own `kill`: there is no system call for it without `unsafe`.
+    let killed = std::process::Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status().unwrap();
+    assert!(killed.success());
+}
+
+/// The others choose another one, and it is back as one of them when that one is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_of_several_members_is_killed_under_load() {
+    let Some(url) = server::url(SEVERAL) else { return };
+    if !are_ours() {
+        return;
+    }
+    let scratch = Scratch::new(&url);
+    let client = mongodb::Client::with_uri_str(&url).await.unwrap();
+    let options = Options { timeout: Duration::from_secs(5), ..scratch.options(0) };
+    let store = flare_mongodb::open(&options).await.unwrap();
+    let load = Load::start(store.clone()).await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let head = store.documents.head();
+        kill_the_primary(&client).await;
+        until("writes go on at another member", || store.documents.head().0 > head.0 + 100).await;
+    }
+    until("the store is well", || store.engine.trouble().is_none()).await;
+    load.check().await;
     store.engine.close().await.unwrap();
     scratch.drop().await;
 }

@@ -10,6 +10,8 @@ use flare_mongodb::Options;
 use mongodb::bson::oid::ObjectId;
 
 pub const REPLICA_SET: &str = "FLARE_TEST_MONGODB_URL";
+/// Three members.
+pub const SEVERAL: &str = "FLARE_TEST_MONGODB_SET_URL";
 pub const STANDALONE: &str = "FLARE_TEST_MONGODB_STANDALONE_URL";
 /// The same server by TLS, with the file of its authority.
 pub const STANDALONE_TLS: &str = "FLARE_TEST_MONGODB_STANDALONE_TLS_URL";
