@@ -128,8 +128,8 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     .await;
     let trouble = store.engine.trouble().unwrap();
     assert!(trouble.contains(&format!("Cassandra at {}", proxy.address())) && !trouble.contains("hush"), "{trouble}");
-    is_refused(&store, told, store.documents.write(vec![make::put(&stream, "1", 2)]).await.unwrap_err());
-    is_refused(&store, told, store.documents.get(stream.id, &make::url("1")).await.unwrap_err());
+    is_refused(&store, told, &store.documents.write(vec![make::put(&stream, "1", 2)]).await.unwrap_err());
+    is_refused(&store, told, &store.documents.get(stream.id, &make::url("1")).await.unwrap_err());
     give(&user).await;
     until("it is let in again", || store.engine.trouble().is_none()).await;
     // What was refused was not written.
@@ -138,7 +138,7 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     user.remove().await;
 }
 
-fn is_refused(store: &Store, told: &str, error: Error) {
+fn is_refused(store: &Store, told: &str, error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
     assert!(error.chain().contains(told) && !error.chain().contains("hush"), "{}", error.chain());
     assert!(store.engine.trouble().is_some());

@@ -16,9 +16,6 @@ pub const STANDALONE: &str = "FLARE_TEST_MONGODB_STANDALONE_URL";
 /// The same server by TLS, with the file of its authority.
 pub const STANDALONE_TLS: &str = "FLARE_TEST_MONGODB_STANDALONE_TLS_URL";
 
-/// The name that `dev/servers` gives to its replica sets.
-const SET_NAME: &str = "flare";
-
 /// A database that nobody else has, and that is gone when the test is over.
 pub struct Scratch {
     url: String,
@@ -30,10 +27,14 @@ impl Scratch {
         Self { url: url.to_owned(), name: format!("flare_test_{}", ObjectId::new().to_hex()) }
     }
 
-    /// The URL of the server at another address, past which it is not asked for others.
+    /// The URL of the server at another address, and of no other member of its set.
     pub fn url_at(&self, address: SocketAddr) -> String {
         let url = self.url.replace(host(&self.url), &address.to_string());
-        url.replace(&format!("replicaSet={SET_NAME}"), "directConnection=true")
+        let (base, options) = url.split_once('?').unwrap_or((&url, ""));
+        let is_kept =
+            |option: &&str| !["", "replicaSet", "directConnection"].contains(&option.split('=').next().unwrap());
+        let options: Vec<_> = options.split('&').filter(is_kept).chain(["directConnection=true"]).collect();
+        format!("{base}?{}", options.join("&"))
     }
 
     pub fn options(&self, number: usize) -> Options {
