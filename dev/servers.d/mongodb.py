@@ -1,6 +1,7 @@
-"""Whether a MongoDB can be written to: `mongodb.py PORT [REPLICA_SET]`.
+"""Whether a MongoDB can be written to: `mongodb.py PORT,… REPLICA_SET USER:PASSWORD`.
 
-Begins the replica set if there is none. Speaks the wire protocol itself, since no shell or driver need be installed.
+Begins the replica set and makes the user, if they are asked for and not there. Speaks the wire protocol itself, since no shell or
+driver need be installed.
 """
 
 import socket
@@ -9,21 +10,36 @@ import sys
 
 SECONDS_MAX = 5
 OP_MSG = 2013
+# The member `ok` of an answer, with the number 1.
+OK = b"\x01ok\0" + struct.pack("<d", 1)
 
 
 def main():
-    port, replica_set = int(sys.argv[1]), sys.argv[2]
-    if writable(port):
-        return
-    if replica_set:
-        member = {"_id": 0, "host": f"127.0.0.1:{port}"}
+    ports, replica_set, login = [int(port) for port in sys.argv[1].split(",")], sys.argv[2], sys.argv[3]
+    if replica_set and not any(map(writable, ports)):
+        members = [{"_id": number, "host": f"127.0.0.1:{port}"} for number, port in enumerate(ports)]
+        # A member that is gone is missed sooner than by default. In milliseconds.
+        settings = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
         # Refused where there is one already; then only the election is to be waited for.
-        ask(port, {"replSetInitiate": {"_id": replica_set, "members": [member]}})
-    sys.exit(not writable(port))
+        ask(ports[0], {"replSetInitiate": {"_id": replica_set, "members": members, "settings": settings}})
+    if not any(map(writable, ports)):
+        sys.exit(1)
+    if login:
+        make_user(ports[0], *login.split(":"))
+
+
+def make_user(port, name, password):
+    """As long as there is no user, one who comes from this machine may make the first."""
+    answer = ask(port, {"createUser": name, "pwd": password, "roles": [{"role": "root", "db": "admin"}]})
+    if OK not in answer and b"requires authentication" not in answer:
+        sys.exit("the user could not be made")
 
 
 def writable(port):
-    return b"\x08isWritablePrimary\0\x01" in ask(port, {"hello": 1})
+    try:
+        return b"\x08isWritablePrimary\0\x01" in ask(port, {"hello": 1})
+    except OSError:
+        return False
 
 
 def ask(port, command):

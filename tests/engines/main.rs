@@ -6,6 +6,7 @@ mod roles;
 
 use std::time::Duration;
 
+use flare_contract::server;
 use flare_tests::{Flare, Receiver, within};
 use http::Method;
 
@@ -16,19 +17,9 @@ fn user(number: usize) -> String {
     format!("http://api.test/users/{number}")
 }
 
-/// Where a server is; none, with a word, without one.
-fn address(variable: &str) -> Option<String> {
-    let Ok(url) = std::env::var(variable) else {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{variable} is not set, and CI=true");
-        println!("skipped: {variable} is not set; `dev/servers up` starts the server, `dev/servers env` says where");
-        return None;
-    };
-    Some(url)
-}
-
 /// The sections `repository`, with a namespace that nothing else uses, and `node`; none, with a word, without a server.
 fn repository(name: &str, variable: &str, section: impl Fn(&str, &str) -> String) -> Option<String> {
-    let url = address(variable)?;
+    let url = server::url(variable)?;
     let namespace = format!("test_{}_{}", std::process::id(), name.replace('-', "_"));
     Some(format!("[repository]\n{}\n[node]\nlease = \"2s\"\n", section(&url, &namespace)))
 }
@@ -47,9 +38,12 @@ fn mongodb(variable: &str, name: &str) -> Option<String> {
 
 fn cassandra() -> Option<String> {
     repository("cassandra", "FLARE_TEST_CASSANDRA_URL", |url, namespace| {
-        let host = url.trim_start_matches("cassandra://").trim_end_matches('/');
+        let login =
+            url.trim_start_matches("cassandra://").rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+        let (host, (user, password)) = (server::host(url), login.unwrap_or_default());
         format!(
-            "engine = \"cassandra\"\naddrs = [\"{host}\"]\nkeyspace = \"{namespace}\"\nconsistency = \"ONE\"\ntimeout = \"20s\""
+            "engine = \"cassandra\"\naddrs = [\"{host}\"]\nkeyspace = \"{namespace}\"\nusername = \"{user}\"\n\
+             password = \"{password}\"\nconsistency = \"ONE\"\ntimeout = \"20s\""
         )
     })
 }

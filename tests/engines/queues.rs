@@ -5,14 +5,15 @@ use std::{
     time::Duration,
 };
 
+use flare_contract::server;
 use flare_tests::{Flare, Receiver, within};
 use http::Method;
 
-use crate::{DOCUMENTS, USERS, address, mongodb, user};
+use crate::{DOCUMENTS, USERS, mongodb, user};
 
 /// The section `task` for an engine, with queues that nothing else uses; none, with a word, without a server.
 fn task(engine: &str, name: &str, lines: impl Fn(&str) -> String) -> Option<String> {
-    let url = address(&format!("FLARE_TEST_{}_URL", engine.to_uppercase()))?;
+    let url = server::url(&format!("FLARE_TEST_{}_URL", engine.to_uppercase()))?;
     let prefix = format!("flare-test-{}-{name}", std::process::id());
     Some(format!(
         "[task]\nengine = \"{engine}\"\nqueue-subscription-delivery = \"{prefix}\"\n{}\n[node]\nlease = \"2s\"\n",

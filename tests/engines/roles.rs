@@ -7,7 +7,7 @@ use flare_tests::{Flare, Gate, Receiver, Reply, Subscription, quick_retries, wit
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{DOCUMENTS, USERS, mongodb, postgres, user};
+use crate::{DOCUMENTS, USERS, cassandra, mongodb, postgres, user};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -371,13 +371,32 @@ async fn a_node_that_is_started_while_the_database_is_away_starts_when_it_is_the
     works(&flare).await;
 }
 
-#[tokio::test]
-async fn a_login_that_is_refused_is_told_at_once() {
-    let Some(config) = postgres("postgres-login") else { return };
-    let mut flare = Flare::stopped(&config.replace("postgres://postgres@", "postgres://nobody_of_this_name@"));
+/// The configuration with another login; `told` is in what the program says when it ends.
+async fn a_login_is_refused(config: Option<String>, login: (&str, &str), told: &str) {
+    let Some(config) = config else { return };
+    assert!(config.contains(login.0), "the login of the tests is another one");
+    let mut flare = Flare::stopped(&config.replace(login.0, login.1));
     flare.spawn();
     assert!(!flare.ended().await.success());
-    assert!(flare.log().contains("nobody_of_this_name"), "{}", flare.log());
+    assert!(flare.log().contains(told) && !flare.log().contains("wrong-hush"), "{}", flare.log());
+}
+
+#[tokio::test]
+async fn a_login_that_postgres_refuses_is_told_at_once() {
+    let login = ("postgres://postgres@", "postgres://nobody_of_this_name@");
+    a_login_is_refused(postgres("postgres-login"), login, "nobody_of_this_name").await;
+}
+
+#[tokio::test]
+async fn a_login_that_mongodb_refuses_is_told_at_once() {
+    let config = mongodb("FLARE_TEST_MONGODB_STANDALONE_URL", "mongodb-login");
+    a_login_is_refused(config, (":secret@", ":wrong-hush@"), "refuses the user flare: check").await;
+}
+
+#[tokio::test]
+async fn a_login_that_cassandra_refuses_is_told_at_once() {
+    let login = ("password = \"cassandra\"", "password = \"wrong-hush\"");
+    a_login_is_refused(cassandra(), login, "refuses the user cassandra: check").await;
 }
 
 #[tokio::test]

@@ -24,12 +24,13 @@ mod wait;
 pub use client::{Answer, Client, Unanswered};
 pub use delivery::{Delivery, Envelope, Records};
 pub use flare::{Flare, Subscription, binary};
+pub use flare_contract::tls::{Authority, Identity};
 pub use machine::{SmallDisk, skipped};
 pub use process::{Ended, run_to_end};
 pub use raw::RawConnection;
 pub use receiver::{Gate, Receiver, Reply};
 pub use signature::{is_signed_by, is_signed_by_pair, sign};
-pub use tls::{Authority, Identity, TlsReceiver};
+pub use tls::TlsReceiver;
 pub use wait::{WAIT_MAX, within};
 
 /// Retries that follow each other quickly: three at once, then one about every second.

@@ -1,87 +1,23 @@
-//! A client of Flare that speaks TLS, and an authority of its own for the certificates.
+//! A client of Flare that speaks TLS.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use flare_contract::tls::{Authority, Identity};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::wait::within;
-
-/// Signs certificates that nobody trusts who was not told to.
-pub struct Authority {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-/// A certificate with its key.
-pub struct Identity {
-    certificate: CertificateDer<'static>,
-    key: Vec<u8>,
-}
-
-impl Authority {
-    pub fn new(name: &str) -> Self {
-        let mut params = named(name, &[]);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Self { certificate, issuer: Issuer::new(params, key) }
-    }
-
-    pub fn issue(&self, name: &str, hosts: &[&str]) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let certificate = named(name, hosts).signed_by(&key, &self.issuer).unwrap();
-        Identity { certificate: certificate.der().clone(), key: key.serialize_der() }
-    }
-
-    pub fn pem(&self) -> String {
-        pem("CERTIFICATE", &self.certificate)
-    }
-
-    fn roots(&self) -> Arc<RootCertStore> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        Arc::new(roots)
-    }
-}
-
-impl Identity {
-    pub fn certificate_pem(&self) -> String {
-        pem("CERTIFICATE", &self.certificate)
-    }
-
-    pub fn key_pem(&self) -> String {
-        pem("PRIVATE KEY", &self.key)
-    }
-}
-
-fn named(name: &str, hosts: &[&str]) -> CertificateParams {
-    let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();
-    let mut params = CertificateParams::new(hosts).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn pem(label: &str, content: &[u8]) -> String {
-    let encoded = STANDARD.encode(content);
-    let lines: Vec<_> = encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
-}
 
 /// Takes everything that comes to it by https. It ends when it is dropped.
 pub struct TlsReceiver {
@@ -106,8 +42,7 @@ impl TlsReceiver {
             }
             None => ServerConfig::builder().with_no_client_auth(),
         };
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.clone()));
-        let mut config = builder.with_single_cert(vec![identity.certificate.clone()], key).unwrap();
+        let mut config = builder.with_single_cert(vec![identity.certificate.clone()], identity.key()).unwrap();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -16,7 +16,9 @@ pub mod proxy;
 mod queue;
 pub mod queue_load;
 mod reopening;
+pub mod server;
 mod sharing;
+pub mod tls;
 mod tokens;
 pub mod upgrade;
 pub mod wait;
@@ -66,6 +68,11 @@ pub async fn check_sharing<F: Future<Output = Store>>(open: impl Fn(usize) -> F)
 /// What every queue must do: `open` gives a new connection to the same broker each time.
 pub async fn check_queue<F: Future<Output = Arc<dyn Queue>>>(open: impl Fn() -> F) {
     queue::check(open).await;
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test, not a server")]
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> tokio::task::AbortHandle {
+    tokio::spawn(task).abort_handle()
 }
 
 impl Clone for Case {

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use crate::spawn;
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -273,9 +274,4 @@ async fn wait(shared: &Shared) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a test, not a server")]
-fn spawn(task: impl Future<Output = ()> + Send + 'static) -> tokio::task::AbortHandle {
-    tokio::spawn(task).abort_handle()
 }

@@ -1,6 +1,6 @@
 //! What two nodes can rely on that work on the same data at once.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 use flare_core::{
     ErrorKind, Sequence,
@@ -11,10 +11,8 @@ use flare_core::{
 };
 use futures_util::future::join_all;
 
-use crate::{heard::Heard, make};
+use crate::{heard::Heard, make, wait::until};
 
-/// How long to wait for what another node has done.
-const PATIENCE: Duration = Duration::from_secs(30);
 const WRITERS: u64 = 4;
 const ROUNDS: u64 = 25;
 
@@ -36,15 +34,6 @@ pub(crate) async fn check<F: Future<Output = Store>>(open: impl Fn(usize) -> F) 
     close(&nodes.iter().collect::<Vec<_>>()).await;
 }
 
-async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !is_true().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "in vain: {what}");
-}
-
 async fn close(nodes: &[&Store]) {
     for node in nodes {
         node.engine.close().await.unwrap();
@@ -60,11 +49,11 @@ async fn a_node_hears_of_the_changes_of_others_in_order(one: Store, two: Store) 
         make::write(writer, make::put(&stream, &revision.to_string(), revision)).await.unwrap();
     }
     let head = one.documents.head().max(two.documents.head());
-    until("all changes are heard", async || heard.sequences.lock().clone().len() == 20).await;
+    until("all changes are heard", || heard.sequences.lock().clone().len() == 20).await;
     assert!(heard.sequences.lock().clone().is_sorted(), "{:?}", heard.sequences.lock().clone());
     assert_eq!(heard.sequences.lock().clone().last(), Some(&head.0));
     assert!(heard.missed.lock().is_empty());
-    until("the head is known to all", async || one.documents.head() == head && two.documents.head() == head).await;
+    until("the head is known to all", || one.documents.head() == head && two.documents.head() == head).await;
     let read = two.documents.get(stream.id, &make::url("19")).await.unwrap().unwrap();
     assert_eq!(read.revision, Revision::new(19));
     close(&[&one, &two]).await;
@@ -103,11 +92,11 @@ async fn nodes_that_write_the_same_documents_agree(one: Store, two: Store) {
         assert!(revisions.windows(2).all(|pair| pair[0] < pair[1]), "{revisions:?}");
         assert_eq!(revisions.last(), Some(&Revision::new(i128::from(ROUNDS))));
     }
-    until("all changes are heard", async || heard.sequences.lock().clone().len() == changes.len()).await;
+    until("all changes are heard", || heard.sequences.lock().clone().len() == changes.len()).await;
     assert_eq!(heard.sequences.lock().clone(), changes.iter().map(|(_, sequence, _)| sequence.0).collect::<Vec<_>>());
 
     let query = FeedQuery { after: Sequence::START, revisions: Revisions::All, limit: 1000, bytes_max: 1 << 20 };
-    until("the other knows of all", async || two.documents.head() == one.documents.head()).await;
+    until("the other knows of all", || two.documents.head() == one.documents.head()).await;
     let history = two.documents.feed(stream.id, query).await.unwrap().changes;
     assert_eq!(history.len(), changes.len());
     for change in history.iter().filter(|change| change.number.0 != change.sequence.0) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-const LOOKS_MAX: usize = 600;
+const LOOKS_MAX: usize = 1200;
 
 /// Waits until it is so.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {

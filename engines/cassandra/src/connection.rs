@@ -14,7 +14,10 @@ use std::{
 };
 
 use flare_core::{Error, Result};
-use flare_toolkit::health::{Health, at_opening};
+use flare_toolkit::{
+    health::{Health, at_opening},
+    tls::client_config,
+};
 use futures_util::{StreamExt, TryStreamExt};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -41,8 +44,8 @@ use scylla::{
 use crate::{
     options,
     options::Options,
+    refusal::{self, Refusal},
     statement::{Mode, Plan, Query, Write},
-    tls,
 };
 
 /// Requests on their way at once, of one call.
@@ -60,20 +63,53 @@ pub(crate) struct Connection {
     conditional: ExecutionProfileHandle,
     serial: Consistency,
     pub health: Health,
-    address: String,
+    names: Names,
     is_closed: AtomicBool,
 }
 
-/// The server does not know this user with this password.
-fn is_login_refused(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(DbError::AuthenticationError))
+/// Who speaks to whom, for messages.
+struct Names {
+    /// The contact points.
+    address: String,
+    user: Option<String>,
+    keyspace: String,
+}
+
+impl Names {
+    /// It did not come to an answer, or the answer was no.
+    fn away(&self, what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        let Self { address, user, keyspace } = self;
+        let Some(refusal) = refusal::find(&error) else {
+            return Error::unavailable(format!("Cassandra at {address} could not {what}")).because(error);
+        };
+        let message = match (refusal.kind, user) {
+            (refusal::Kind::Login, None) => {
+                format!("Cassandra at {address} wants a login: set `username` and `password`")
+            }
+            (refusal::Kind::Login, Some(user)) => {
+                format!("Cassandra at {address} refuses the user {user}: check the name and the password")
+            }
+            (refusal::Kind::Permission, user) => {
+                let user = user.as_deref().unwrap_or("anonymous");
+                let needs = "it needs all permissions on the keyspace";
+                format!("Cassandra at {address} does not let the user {user} {what}: {needs} {keyspace}")
+            }
+        };
+        Error::unavailable(message).because(refusal)
+    }
+}
+
+/// The error of one who opens a store: what is refused then is refused for good.
+pub(crate) fn opening(error: Error) -> Error {
+    at_opening(error, |cause| cause.is::<Refusal>())
 }
 
 impl Connection {
     pub async fn open(options: &Options) -> Result<Self> {
         options.check()?;
         let points = options.contact_points();
-        let address = points.join(", ");
+        let names =
+            Names { address: points.join(", "), user: options.username.clone(), keyspace: options.keyspace.clone() };
         let mut policy = DefaultPolicy::builder().token_aware(true);
         if let Some(centre) = &options.local_data_centre {
             policy = policy.prefer_datacenter(centre.clone());
@@ -86,6 +122,10 @@ impl Connection {
             .load_balancing_policy(policy.build());
         let conditional = profile.clone().retry_policy(Arc::new(FallthroughRetryPolicy::new())).build().into_handle();
         let connections = NonZeroUsize::new(options.connections).unwrap_or(NonZeroUsize::MIN);
+        let tls = match &options.tls {
+            Some(tls) => Some(Arc::new(client_config(tls.ca_file.as_deref())?)),
+            None => None,
+        };
         let mut builder = SessionBuilder::new()
             .known_nodes(&points)
             .default_execution_profile_handle(profile.build().into_handle())
@@ -95,15 +135,11 @@ impl Connection {
             .keepalive_timeout(options.timeout)
             .fetch_full_schema_metadata(false)
             .refresh_metadata_on_auto_schema_agreement(false)
-            .tls_context(tls::configuration(options.tls.as_ref())?);
+            .tls_context(tls);
         if let (Some(user), Some(password)) = (&options.username, &options.password) {
             builder = builder.user(user, password);
         }
-        let session = builder
-            .build()
-            .await
-            .map_err(|error| Error::unavailable(format!("could not reach Cassandra at {address}")).because(error))
-            .map_err(|error| at_opening(error, is_login_refused))?;
+        let session = builder.build().await.map_err(|error| opening(names.away("be reached", error)))?;
         let serial = match options.serial_consistency {
             options::SerialConsistency::Serial => Consistency::Serial,
             options::SerialConsistency::LocalSerial => Consistency::LocalSerial,
@@ -114,16 +150,13 @@ impl Connection {
             conditional,
             serial,
             health: Health::default(),
-            address,
+            names,
             is_closed: AtomicBool::new(false),
         })
     }
 
     pub async fn use_keyspace(&self, keyspace: &str) -> Result<()> {
-        self.session
-            .use_keyspace(keyspace, true)
-            .await
-            .map_err(|error| Error::unavailable(format!("could not use the keyspace {keyspace}")).because(error))
+        self.session.use_keyspace(keyspace, true).await.map_err(|error| self.names.away("use the keyspace", error))
     }
 
     /// Runs a statement that changes the schema, and waits until all nodes know of it.
@@ -154,7 +187,7 @@ impl Connection {
             return Ok(known.clone());
         }
         let mut prepared = self.session.prepare(query.text).await.map_err(|error| {
-            let error = self.away("prepare a statement").because(error);
+            let error = self.names.away("prepare a statement", error);
             self.health.is_ill(&error);
             error
         })?;
@@ -193,7 +226,7 @@ impl Connection {
     pub async fn stream<R: OwnedRow>(&self, query: Query, values: impl SerializeRow) -> Result<Rows<'_, R>> {
         let prepared = self.prepare(query).await?;
         let pager = self.session.execute_iter(prepared, values).await.map_err(|error| {
-            let error = self.away("read").because(error);
+            let error = self.names.away("read", error);
             self.health.is_ill(&error);
             error
         })?;
@@ -267,20 +300,15 @@ impl Connection {
         let is_ours = match &error {
             ExecutionError::BadQuery(_) => true,
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => {
-                matches!(error, DbError::SyntaxError | DbError::Invalid | DbError::Unauthorized | DbError::ConfigError)
+                matches!(error, DbError::SyntaxError | DbError::Invalid | DbError::ConfigError)
             }
             _ => false,
         };
-        let failed = if is_ours {
-            Error::internal(format!("Cassandra at {} refused to {what}", self.address))
+        if is_ours {
+            Error::internal(format!("Cassandra at {} refused to {what}", self.names.address)).because(error)
         } else {
-            self.away(what)
-        };
-        failed.because(error)
-    }
-
-    fn away(&self, what: &str) -> Error {
-        Error::unavailable(format!("Cassandra at {} could not {what}", self.address))
+            self.names.away(what, error)
+        }
     }
 }
 
@@ -307,7 +335,7 @@ impl<R: OwnedRow> Rows<'_, R> {
             None => Ok(None),
             Some(Ok(row)) => Ok(Some(row)),
             Some(Err(error)) => {
-                let error = self.connection.away("read on").because(error);
+                let error = self.connection.names.away("read on", error);
                 self.connection.health.is_ill(&error);
                 Err(error)
             }

@@ -31,11 +31,11 @@ mod options;
 mod owner;
 mod ports;
 mod record;
+mod refusal;
 mod schema;
 mod standing;
 mod state;
 mod statement;
-mod tls;
 mod writer;
 
 use std::{
@@ -112,7 +112,7 @@ pub async fn schema(options: &Options) -> Result<Arc<dyn Schema>> {
 
 async fn migrations(options: &Options) -> Result<Migrations> {
     let connection = Arc::new(Connection::open(options).await?);
-    schema::prepare_keyspace(&connection, options).await?;
+    schema::prepare_keyspace(&connection, options).await.map_err(connection::opening)?;
     Ok(Migrations { connection })
 }
 

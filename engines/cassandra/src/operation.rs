@@ -87,7 +87,7 @@ impl Operation {
     pub async fn decide(&self, connection: &Connection, state: &State) -> Result<Decided> {
         let rows = match self {
             Self::InsertStream { id, row, once, seen } => {
-                let decided = insert_stream(connection, *id, row, once.as_ref()).await?;
+                let decided = insert(connection, KIND_STREAM, id.as_bytes(), row, once.as_ref()).await?;
                 let is_outdated = decided.1 == Outcome::Done && seen.is_some_and(|seen| seen != state.entities);
                 return Ok(if is_outdated { (Vec::new(), Outcome::Outdated) } else { decided });
             }
@@ -96,19 +96,19 @@ impl Operation {
                 if !state.streams.contains_key(stream) {
                     return Err(missing("stream", stream));
                 }
-                return insert_outlet(connection, *id, *stream, row, *start, once.as_ref()).await;
+                let (mut rows, outcome) = insert(connection, KIND_OUTLET, id.as_bytes(), row, once.as_ref()).await?;
+                if outcome == Outcome::Done {
+                    rows.push(put(&kind_outlets(*stream), id.as_bytes(), ""));
+                    rows.push(put(KIND_STANDING, id.as_bytes(), start.to_string()));
+                }
+                return Ok((rows, outcome));
             }
             Self::UpdateOutlet { id, row } => {
                 require(connection, KIND_OUTLET, id.as_bytes(), id).await?;
                 vec![put(KIND_OUTLET, id.as_bytes(), row.as_str())]
             }
             Self::DeleteOutlet(id) => delete_outlet(connection, *id).await?,
-            Self::InsertToken { id, row } => {
-                if read(connection, KIND_TOKEN, id.as_bytes()).await?.is_some() {
-                    return Err(taken("token", id));
-                }
-                vec![put(KIND_TOKEN, id.as_bytes(), row.as_str())]
-            }
+            Self::InsertToken { id, row } => return insert(connection, KIND_TOKEN, id.as_bytes(), row, None).await,
             Self::DeleteToken(id) => {
                 require(connection, KIND_TOKEN, id.as_bytes(), id).await?;
                 vec![remove(KIND_TOKEN, id.as_bytes())]
@@ -131,9 +131,11 @@ async fn require(connection: &Connection, kind: &str, id: &[u8], name: impl std:
     read(connection, kind, id).await?.ok_or_else(|| missing(kind, name))
 }
 
-async fn insert_stream(
+/// Something new with a row, unless the same request has made it before.
+async fn insert(
     connection: &Connection,
-    id: StreamId,
+    kind: &str,
+    id: &[u8; 16],
     row: &str,
     once: Option<&Idempotency>,
 ) -> Result<Decided> {
@@ -142,12 +144,12 @@ async fn insert_stream(
         if let Some(before) = made_by(connection, once).await? {
             return Ok((rows, Outcome::Before(before)));
         }
-        rows.push(remember(once, id.as_bytes()));
+        rows.push(remember(once, id));
     }
-    if read(connection, KIND_STREAM, id.as_bytes()).await?.is_some() {
-        return Err(taken("stream", id));
+    if read(connection, kind, id).await?.is_some() {
+        return Err(taken(kind, uuid::Uuid::from_bytes(*id)));
     }
-    rows.push(put(KIND_STREAM, id.as_bytes(), row));
+    rows.push(put(kind, id, row));
     Ok((rows, Outcome::Done))
 }
 
@@ -158,30 +160,6 @@ async fn delete_stream(connection: &Connection, id: StreamId) -> Result<Vec<RowC
     }
     let purge = [&[PURGE_STREAM], &id.as_bytes()[..]].concat();
     Ok(vec![remove(KIND_STREAM, id.as_bytes()), remove(KIND_COUNT, id.as_bytes()), put(KIND_PURGE, &purge, "")])
-}
-
-async fn insert_outlet(
-    connection: &Connection,
-    id: OutletId,
-    stream: StreamId,
-    row: &str,
-    start: u64,
-    once: Option<&Idempotency>,
-) -> Result<Decided> {
-    let mut rows = Vec::new();
-    if let Some(once) = once {
-        if let Some(before) = made_by(connection, once).await? {
-            return Ok((rows, Outcome::Before(before)));
-        }
-        rows.push(remember(once, id.as_bytes()));
-    }
-    if read(connection, KIND_OUTLET, id.as_bytes()).await?.is_some() {
-        return Err(taken("outlet", id));
-    }
-    rows.push(put(KIND_OUTLET, id.as_bytes(), row));
-    rows.push(put(&kind_outlets(stream), id.as_bytes(), ""));
-    rows.push(put(KIND_STANDING, id.as_bytes(), start.to_string()));
-    Ok((rows, Outcome::Done))
 }
 
 async fn delete_outlet(connection: &Connection, id: OutletId) -> Result<Vec<RowChange>> {

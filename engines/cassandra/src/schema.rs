@@ -70,6 +70,7 @@ const BEAT: Duration = Duration::from_millis(500);
 const BEATS_MISSED_MAX: u32 = 30;
 const LOOK: Duration = Duration::from_millis(100);
 
+const KEYSPACE: Query = Query::new("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?");
 const APPLIED: Query = Query::new("SELECT number, name, applied_at FROM migrations");
 const INSERT: Query =
     Query::conditional("INSERT INTO migrations (number, name, applied_at) VALUES (?, ?, ?) IF NOT EXISTS");
@@ -88,9 +89,12 @@ pub(crate) async fn prepare_keyspace(connection: &Connection, options: &Options)
              takes its part of the data along"
         );
     }
-    connection
-        .define(&format!(r#"CREATE KEYSPACE IF NOT EXISTS "{keyspace}" WITH REPLICATION = {}"#, replication.to_cql()))
-        .await?;
+    // Whoever may use only this keyspace may not ask for it to be made, not even if it is there.
+    if connection.row::<(String,)>(KEYSPACE, (keyspace,)).await?.is_none() {
+        let replication = replication.to_cql();
+        let create = format!(r#"CREATE KEYSPACE IF NOT EXISTS "{keyspace}" WITH REPLICATION = {replication}"#);
+        connection.define(&create).await?;
+    }
     connection.use_keyspace(keyspace).await?;
     connection.define(CREATE_STEPS).await
 }

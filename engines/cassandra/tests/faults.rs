@@ -7,7 +7,6 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -21,6 +20,8 @@ use flare_contract::{
     heard::Heard,
     make,
     proxy::{Cut, Proxy},
+    server::{are_ours, control},
+    wait::until,
 };
 use flare_core::{
     ErrorKind, Sequence,
@@ -56,7 +57,7 @@ impl Lab {
     async fn open_with(timeout: Duration) -> Option<Self> {
         let server = common::server()?;
         let keyspaces = Keyspaces::new(&server).await;
-        let proxy = Proxy::start(&server).await;
+        let proxy = Proxy::start(&server.host).await;
         let straight = flare_cassandra::open(&keyspaces.options(0)).await.unwrap();
         let options = keyspaces.options(0);
         let hosts = vec![proxy.address().to_string()];
@@ -88,14 +89,6 @@ async fn history(store: &Store, stream: &Stream, head: Sequence) -> Vec<Change> 
         after = page.until;
     }
     all
-}
-
-async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_true() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn is_change(written: &[Written]) -> bool {
@@ -339,17 +332,16 @@ async fn cuts_under_load_lose_nothing_and_double_nothing() {
 /// The server itself is killed under load and started again, where the tests may do so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_loses_nothing() {
-    if std::env::var("FLARE_TEST_SERVERS").as_deref() != Ok("1") {
-        println!("skipped: the server is not the tests' own; FLARE_TEST_SERVERS=1 says that it is");
+    if !are_ours() {
         return;
     }
     let Some(lab) = Lab::open().await else { return };
     let (answers, is_over) = (Answers::default(), AtomicBool::new(false));
     let killing = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        servers("kill").await;
+        control("kill", "cassandra").await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        servers("up").await;
+        control("up", "cassandra").await;
         let acknowledged = answers.acknowledged.lock().len();
         until("writes go on", || answers.acknowledged.lock().len() > acknowledged + 5).await;
         is_over.store(true, Ordering::Relaxed);
@@ -359,10 +351,4 @@ async fn a_killed_server_loses_nothing() {
     let head = lab.straight.documents.head();
     compare(&history(&lab.store, &lab.stream, head).await, &answers);
     lab.close().await;
-}
-
-async fn servers(command: &'static str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
-    let run = move || Command::new(script).args([command, "cassandra"]).status();
-    assert!(tokio::task::spawn_blocking(run).await.unwrap().unwrap().success());
 }

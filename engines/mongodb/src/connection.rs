@@ -11,8 +11,11 @@ use mongodb::{
     Client, Collection, Database,
     bson::{Document, RawArrayBuf, RawDocumentBuf, doc, raw::cstr, rawdoc},
     error::ErrorKind,
-    options::{ClientOptions, Credential, ReadConcern, ServerAddress, WriteConcern},
+    options::{ClientOptions, ReadConcern, ServerAddress, Tls, TlsOptions, WriteConcern},
 };
+
+use parking_lot::RwLock;
+use tokio::time::Instant;
 
 use crate::{Options, table::Table};
 
@@ -23,6 +26,12 @@ const STATEMENTS_MAX: usize = 1000;
 /// A command is one document, and a document has 16 MiB at most.
 const COMMAND_BYTES_MAX: usize = 12 << 20;
 const DUPLICATE_KEY: i32 = 11000;
+const UNAUTHORIZED: i32 = 13;
+const AUTHENTICATION_FAILED: i32 = 18;
+/// The same in the words of a driver that finds no server because of it.
+const AUTHENTICATION_FAILED_NAME: &str = "AuthenticationFailed";
+/// Who has no permission connects anew no sooner than this.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What the server is part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +42,27 @@ pub(crate) enum Deployment {
     Replicated,
 }
 
-pub(crate) struct Connection {
+/// The driver's connections, and what they are used by.
+struct Link {
     database: Database,
     /// One for each table, in the order of the tables.
     collections: Vec<Collection<RawDocumentBuf>>,
+    since: Instant,
+}
+
+impl Link {
+    fn new(settings: ClientOptions, name: &str) -> mongodb::error::Result<Self> {
+        let database = Client::with_options(settings)?.database(name);
+        let collections = Table::ALL.iter().map(|table| database.collection(table.name())).collect();
+        Ok(Self { database, collections, since: Instant::now() })
+    }
+}
+
+pub(crate) struct Connection {
+    settings: ClientOptions,
+    /// The name of the database.
+    name: String,
+    link: RwLock<Link>,
     pub deployment: Deployment,
     /// How long the server may take for a command.
     pub timeout: Duration,
@@ -44,6 +70,8 @@ pub(crate) struct Connection {
     is_closed: AtomicBool,
     /// For messages: without credentials.
     address: String,
+    /// Who logs in.
+    username: Option<String>,
 }
 
 /// Why a write has no clean answer.
@@ -80,11 +108,32 @@ pub(crate) struct Reply {
     pub duplicates: u64,
 }
 
-/// The server does not know this user with this password.
-fn is_login_refused(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause
-        .downcast_ref::<mongodb::error::Error>()
-        .is_some_and(|error| matches!(*error.kind, mongodb::error::ErrorKind::Authentication { .. }))
+/// Why the server does not do as it is told, although it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refusal {
+    /// It does not know this user with this password.
+    Login,
+    /// The user may not do it; nobody may who has not logged in.
+    Permission,
+}
+
+fn refusal(error: &mongodb::error::Error) -> Option<Refusal> {
+    match &*error.kind {
+        ErrorKind::Authentication { .. } => Some(Refusal::Login),
+        ErrorKind::ServerSelection { message, .. } if message.contains(AUTHENTICATION_FAILED_NAME) => {
+            Some(Refusal::Login)
+        }
+        ErrorKind::Command(answer) => match answer.code {
+            AUTHENTICATION_FAILED => Some(Refusal::Login),
+            UNAUTHORIZED => Some(Refusal::Permission),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_refusal(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(|error| refusal(error).is_some())
 }
 
 impl Connection {
@@ -92,33 +141,52 @@ impl Connection {
         let settings = client_options(options).await?;
         let address = settings.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let name = options.database.clone().or_else(|| settings.default_database.clone());
-        let client = Client::with_options(settings)
+        let name = name.unwrap_or_else(|| DATABASE.into());
+        let username = settings.credential.as_ref().and_then(|credential| credential.username.clone());
+        let link = Link::new(settings.clone(), &name)
             .map_err(|error| Error::invalid("the settings of MongoDB cannot be used").because(error))?;
-        let database = client.database(name.as_deref().unwrap_or(DATABASE));
-        let collections = Table::ALL.iter().map(|table| database.collection(table.name())).collect();
         let mut connection = Self {
-            collections,
-            database,
+            settings,
+            name,
+            link: RwLock::new(link),
             deployment: Deployment::Standalone,
             timeout: options.timeout,
             health: Health::default(),
             is_closed: AtomicBool::new(false),
             address,
+            username,
         };
-        let hello = connection.call("ask for its role", connection.database.run_command(doc! { "hello": 1 })).await;
-        let hello = hello.map_err(|error| at_opening(error, is_login_refused))?;
+        let hello = connection.meet().await.map_err(|error| at_opening(error, is_refusal))?;
         if hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|role| role == "isdbgrid") {
             connection.deployment = Deployment::Replicated;
         }
         Ok(connection)
     }
 
-    pub fn database(&self) -> &Database {
-        &self.database
+    /// Asks the server what it is, and whether it lets us in: the first question it answers to everybody.
+    async fn meet(&self) -> Result<Document> {
+        let hello = self.call("ask for its role", self.database().run_command(doc! { "hello": 1 })).await?;
+        self.call("read", self.rows(Table::Migrations).find_one(doc! {})).await?;
+        Ok(hello)
     }
 
-    pub fn rows(&self, table: Table) -> &Collection<RawDocumentBuf> {
-        &self.collections[table as usize]
+    pub fn database(&self) -> Database {
+        self.link.read().database.clone()
+    }
+
+    pub fn rows(&self, table: Table) -> Collection<RawDocumentBuf> {
+        self.link.read().collections[table as usize].clone()
+    }
+
+    /// Connects anew. Connections whose user was removed stay without one, also when there is such a user again, and
+    /// the driver keeps them.
+    fn renew(&self) {
+        let mut link = self.link.write();
+        if link.since.elapsed() >= RENEWAL_INTERVAL
+            && let Ok(new) = Link::new(self.settings.clone(), &self.name)
+        {
+            *link = new;
+        }
     }
 
     /// What a majority of servers has, as far as there are several.
@@ -162,7 +230,24 @@ impl Connection {
     }
 
     pub fn unavailable(&self, what: &str, cause: mongodb::error::Error) -> Error {
-        Error::unavailable(format!("could not {what} in MongoDB at {}", self.address)).because(cause)
+        let (address, database, refusal) = (&self.address, &self.name, refusal(&cause));
+        if refusal == Some(Refusal::Permission) {
+            self.renew();
+        }
+        let message = match (refusal, &self.username) {
+            (None, _) => format!("could not {what} in MongoDB at {address}"),
+            (Some(_), None) => {
+                format!("MongoDB at {address} wants a login: set `username` and `password`, or name them in `url`")
+            }
+            (Some(Refusal::Login), Some(user)) => {
+                format!("MongoDB at {address} refuses the user {user}: check the name and the password")
+            }
+            (Some(Refusal::Permission), Some(user)) => format!(
+                "MongoDB at {address} does not let the user {user} {what}: it needs the role readWrite on the database \
+                 {database}"
+            ),
+        };
+        Error::unavailable(message).because(cause)
     }
 
     pub fn too_slow(&self, what: &str) -> Error {
@@ -241,9 +326,10 @@ impl Connection {
     async fn run_write(&self, verb: &str, table: Table, command: RawDocumentBuf) -> Result<Reply, Failure> {
         let what = format!("{verb} {}", table.name());
         self.require_open().map_err(Failure::NotDone)?;
-        let outcome = match tokio::time::timeout(self.patience(), self.database.run_raw_command(command)).await {
+        let database = self.database();
+        let outcome = match tokio::time::timeout(self.patience(), database.run_raw_command(command)).await {
             Err(_) => Err(Failure::Unknown(self.too_slow(&what))),
-            Ok(Err(error)) if was_never_sent(&error) => Err(Failure::NotDone(self.unavailable(&what, error))),
+            Ok(Err(error)) if was_never_begun(&error) => Err(Failure::NotDone(self.unavailable(&what, error))),
             Ok(Err(error)) => Err(Failure::Unknown(self.unavailable(&what, error))),
             Ok(Ok(answer)) => self.read_reply(&what, &answer),
         };
@@ -276,16 +362,16 @@ fn number(answer: &Document, name: &str) -> u64 {
     answer.get_i32(name).map(i64::from).or_else(|_| answer.get_i64(name)).map_or(0, |n| n.max(0) as u64)
 }
 
-/// Whether no server can have seen the command.
-pub(crate) fn was_never_sent(error: &mongodb::error::Error) -> bool {
-    matches!(
+/// Whether no server can have begun with the command.
+pub(crate) fn was_never_begun(error: &mongodb::error::Error) -> bool {
+    let was_never_sent = matches!(
         *error.kind,
         ErrorKind::ServerSelection { .. }
             | ErrorKind::DnsResolve { .. }
             | ErrorKind::InvalidArgument { .. }
-            | ErrorKind::Authentication { .. }
             | ErrorKind::Shutdown
-    )
+    );
+    was_never_sent || refusal(error).is_some()
 }
 
 /// Statements in parts that fit into one command each.
@@ -316,8 +402,20 @@ async fn client_options(options: &Options) -> Result<ClientOptions> {
         }
     };
     if let Some(username) = &options.username {
-        settings.credential =
-            Some(Credential::builder().username(username.clone()).password(options.password.clone()).build());
+        // Who is asked for the user is left as the URL says.
+        let mut credential = settings.credential.take().unwrap_or_default();
+        (credential.username, credential.password) = (Some(username.clone()), options.password.clone());
+        settings.credential = Some(credential);
+    }
+    if let Some(ca) = &options.ca {
+        // The driver would leave out what it cannot read.
+        flare_toolkit::tls::roots(Some(ca))?;
+        let mut tls = match settings.tls {
+            Some(Tls::Enabled(tls)) => tls,
+            _ => TlsOptions::default(),
+        };
+        tls.ca_file_path = Some(ca.clone());
+        settings.tls = Some(Tls::Enabled(tls));
     }
     if options.replica_set.is_some() {
         settings.repl_set_name.clone_from(&options.replica_set);

@@ -19,9 +19,8 @@ use crate::{
 #[async_trait]
 impl Coordination for MongoStore {
     async fn get(&self, key: &str) -> Result<Option<AgreedRow>> {
-        let find = self
-            .connection
-            .rows(Table::Agreed)
+        let rows = self.connection.rows(Table::Agreed);
+        let find = rows
             .find_one(doc! { "_id": key })
             .read_concern(self.connection.linearizable())
             .max_time(self.connection.timeout);

@@ -66,14 +66,16 @@ impl Deliveries for MongoStore {
         }
         let filter = after.map_or_else(Document::new, |after| doc! { "_id": { "$gt": after.to_string() } });
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let find = self.connection.rows(Table::Cursors).find(filter).sort(doc! { "_id": 1 }).limit(limit);
+        let rows = self.connection.rows(Table::Cursors);
+        let find = rows.find(filter).sort(doc! { "_id": 1 }).limit(limit);
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let cursors = self.connection.call("read cursors", read).await?;
         self.stand(&cursors).await
     }
 
     async fn standing(&self, outlet: OutletId) -> Result<Standing> {
-        let find = self.connection.rows(Table::Cursors).find_one(doc! { "_id": outlet.to_string() });
+        let rows = self.connection.rows(Table::Cursors);
+        let find = rows.find_one(doc! { "_id": outlet.to_string() });
         let cursor = self.connection.call("read a cursor", find).await?;
         let standings = self.stand(cursor.as_slice()).await?;
         standings.into_iter().next().ok_or_else(|| Error::not_found(format!("outlet {outlet} does not exist")))
@@ -84,7 +86,8 @@ impl Deliveries for MongoStore {
         let (mut after, until) = (int(span.after.0), int(span.until.0));
         while behind.len() < limit {
             let filter = doc! { "stream": stream.to_string(), "sequence": { "$gt": after, "$lte": until } };
-            let find = self.connection.rows(Table::Documents).find(filter);
+            let rows = self.connection.rows(Table::Documents);
+            let find = rows.find(filter);
             let find = find.sort(doc! { "sequence": 1 }).limit(COMPARE_MAX);
             let read = async { find.await?.try_collect::<Vec<_>>().await };
             let rows = self.connection.call("compare documents", read).await?;
@@ -116,7 +119,8 @@ impl Deliveries for MongoStore {
             .into_iter()
             .map(|sequence| doc! { "outlet": outlet.to_string(), "sequence": int(sequence.0) }.into())
             .collect();
-        let delete = self.connection.rows(Table::DeadLetters).delete_many(doc! { "_id": { "$in": ids } });
+        let rows = self.connection.rows(Table::DeadLetters);
+        let delete = rows.delete_many(doc! { "_id": { "$in": ids } });
         self.connection.call("discard dead letters", delete).await.map(drop)
     }
 
@@ -173,7 +177,8 @@ impl Deliveries for MongoStore {
     }
 
     async fn replays(&self) -> Result<Vec<Replay>> {
-        let find = self.connection.rows(Table::Replays).find(doc! {}).sort(doc! { "_id": 1 });
+        let rows = self.connection.rows(Table::Replays);
+        let find = rows.find(doc! {}).sort(doc! { "_id": 1 });
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let rows = self.connection.call("read replays", read).await?;
         rows.iter().map(|row| decode_replay(outlet_id(row)?, &entity_json(row)?)).collect()
@@ -188,7 +193,8 @@ impl MongoStore {
         let range = doc! { "$gte": { "outlet": first.to_string(), "number": Bson::MinKey },
         "$lt": { "outlet": last.to_string(), "number": Bson::MaxKey } };
         let filter = doc! { "_id": range, "settledAt": { "$exists": false } };
-        let find = self.connection.rows(Table::Retries).find(filter).sort(doc! { "_id": 1 });
+        let rows = self.connection.rows(Table::Retries);
+        let find = rows.find(filter).sort(doc! { "_id": 1 });
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let mut retries: HashMap<OutletId, Vec<Retry>> = HashMap::new();
         for row in self.connection.call("read retries", read).await? {
@@ -196,7 +202,8 @@ impl MongoStore {
             retries.entry(retry.outlet).or_default().push(retry);
         }
         let range = doc! { "$gte": first.to_string(), "$lte": last.to_string() };
-        let find = self.connection.rows(Table::Demands).find(doc! { "_id": range });
+        let rows = self.connection.rows(Table::Demands);
+        let find = rows.find(doc! { "_id": range });
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let mut demands = HashMap::new();
         for row in self.connection.call("read demands", read).await? {
@@ -243,7 +250,8 @@ pub(crate) async fn read_versions(
         .iter()
         .map(|(outlet, number)| doc! { "outlet": outlet.to_string(), "number": int(number.0) }.into())
         .collect();
-    let find = connection.rows(Table::Versions).find(doc! { "_id": { "$in": ids } });
+    let rows = connection.rows(Table::Versions);
+    let find = rows.find(doc! { "_id": { "$in": ids } });
     let read = async { find.await?.try_collect::<Vec<_>>().await };
     let mut found = HashMap::with_capacity(keys.len());
     for row in connection.call("read versions", read).await? {

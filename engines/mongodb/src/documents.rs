@@ -54,7 +54,8 @@ impl Documents for MongoStore {
         if sequence.0 > i64::MAX as u64 {
             return Ok(None);
         }
-        let find = self.connection.rows(Table::Changes).find_one(doc! { "_id": int(sequence.0) });
+        let rows = self.connection.rows(Table::Changes);
+        let find = rows.find_one(doc! { "_id": int(sequence.0) });
         let row = self.connection.call("read a change", find).await?;
         let change = row.map(|row| read_change(&row)).transpose()?;
         Ok(change.filter(|change| change.stream == stream))
@@ -68,7 +69,8 @@ impl Documents for MongoStore {
             return Ok(Some(newest));
         }
         let filter = doc! { "number": int(newest.number.0), "_id": { "$gt": int(after.0) } };
-        let find = self.connection.rows(Table::Changes).find_one(filter).sort(doc! { "_id": 1 });
+        let rows = self.connection.rows(Table::Changes);
+        let find = rows.find_one(filter).sort(doc! { "_id": 1 });
         let row = self.connection.call("read the next change", find).await?;
         row.map(|row| read_change(&row)).transpose()
     }
@@ -83,7 +85,8 @@ impl Documents for MongoStore {
 
     async fn sequence_at(&self, time: Timestamp) -> Result<Sequence> {
         let filter = doc! { "_id": { "$lte": date(time) } };
-        let find = self.connection.rows(Table::Clock).find_one(filter).sort(doc! { "_id": -1 });
+        let rows = self.connection.rows(Table::Clock);
+        let find = rows.find_one(filter).sort(doc! { "_id": -1 });
         let row = self.connection.call("read the clock", find).await?;
         row.map_or(Ok(Sequence::START), |row| Ok(Sequence(read_int(&row, "sequence")?)))
     }
@@ -146,13 +149,15 @@ async fn aggregate(
     table: Table,
     pipeline: impl IntoIterator<Item = Document>,
 ) -> mongodb::error::Result<Vec<RawDocumentBuf>> {
-    let cursor = connection.rows(table).aggregate(pipeline).with_type::<RawDocumentBuf>().await?;
+    let rows = connection.rows(table);
+    let cursor = rows.aggregate(pipeline).with_type::<RawDocumentBuf>().await?;
     cursor.try_collect().await
 }
 
 /// How many documents the stream has: its last change says so.
 pub(crate) async fn total(connection: &Connection, stream: StreamId) -> Result<u64> {
-    let find = connection.rows(Table::Changes).find_one(doc! { "stream": stream.to_string() });
+    let rows = connection.rows(Table::Changes);
+    let find = rows.find_one(doc! { "stream": stream.to_string() });
     let find = find.sort(doc! { "_id": -1 }).projection(doc! { "total": 1 });
     let row = connection.call("count documents", find).await?;
     row.map_or(Ok(0), |row| read_int(&row, "total"))
@@ -165,7 +170,8 @@ impl MongoStore {
         let total = if is_whole {
             total(&self.connection, stream).await? as usize
         } else {
-            let count = self.connection.rows(Table::Documents).count_documents(filter.clone());
+            let rows = self.connection.rows(Table::Documents);
+            let count = rows.count_documents(filter.clone());
             self.connection.call("count documents", count).await? as usize
         };
         let mut page = DocumentPage { documents: Vec::new(), total };

@@ -37,7 +37,8 @@ impl Streams for MongoStore {
     }
 
     async fn made_by(&self, once: &Idempotency) -> Result<Option<StreamId>> {
-        let find = self.connection.rows(Table::Idempotency).find_one(doc! { "_id": &once.key });
+        let rows = self.connection.rows(Table::Idempotency);
+        let find = rows.find_one(doc! { "_id": &once.key });
         let row = self.connection.call("look up an idempotency key", find).await?;
         row.map(|row| made_by(once, &row).map(StreamId::from_bytes)).transpose()
     }
@@ -119,7 +120,8 @@ impl MongoStore {
             filter.insert("_id", doc! { "$gt": after });
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let find = self.connection.rows(table).find(filter).sort(doc! { "_id": 1 }).limit(limit);
+        let rows = self.connection.rows(table);
+        let find = rows.find(filter).sort(doc! { "_id": 1 }).limit(limit);
         let read = async { find.await?.try_collect().await };
         self.connection.call("read entities", read).await
     }

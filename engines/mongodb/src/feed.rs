@@ -100,7 +100,8 @@ pub(crate) async fn read_after(
     limit: usize,
 ) -> Result<Vec<Change>> {
     let filter = doc! { "_id": { "$gt": int(after.0), "$lte": int(until.0) } };
-    let find = connection.rows(Table::Changes).find(filter).sort(doc! { "_id": 1 }).limit(limit as i64);
+    let rows = connection.rows(Table::Changes);
+    let find = rows.find(filter).sort(doc! { "_id": 1 }).limit(limit as i64);
     let read = async { find.await?.try_collect::<Vec<_>>().await };
     let rows = connection.call("read what others have written", read).await?;
     rows.iter().map(|row| read_change(row)).collect()

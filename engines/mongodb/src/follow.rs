@@ -76,7 +76,8 @@ impl Looks {
     /// How far everything is in its place. Also settles what this node itself does not know of its last write.
     async fn head(&self) -> Result<Sequence> {
         self.lane.settle().await?;
-        let find = self.connection.rows(Table::Head).find(doc! { "_id": { "$in": ["head", "applied"] } });
+        let rows = self.connection.rows(Table::Head);
+        let find = rows.find(doc! { "_id": { "$in": ["head", "applied"] } });
         let find = find.projection(doc! { "version": 1, "sequence": 1 }).read_concern(self.connection.committed());
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let (mut applied, mut version) = ((0, Sequence::START), 0);

@@ -22,6 +22,7 @@ mod writer;
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -57,6 +58,9 @@ pub struct Options {
     pub password: Option<String>,
     /// Speak only to servers of the replica set of this name.
     pub replica_set: Option<String>,
+    /// Encrypted connections to servers for which an authority of this PEM file has signed. Without it the URL says
+    /// whether they are encrypted.
+    pub ca: Option<PathBuf>,
     /// Connections to each server at most.
     pub pool_limit: u32,
     /// How long to wait for a connection, and for the answer to a command.
@@ -74,6 +78,7 @@ impl Default for Options {
             username: None,
             password: None,
             replica_set: None,
+            ca: None,
             pool_limit: 4096,
             timeout: Duration::from_secs(5),
             follow_interval: Duration::from_millis(200),
@@ -89,6 +94,7 @@ impl fmt::Debug for Options {
             .field("database", &self.database)
             .field("username", &self.username)
             .field("replica_set", &self.replica_set)
+            .field("ca", &self.ca)
             .field("pool_limit", &self.pool_limit)
             .field("timeout", &self.timeout)
             .field("follow_interval", &self.follow_interval)

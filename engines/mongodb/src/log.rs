@@ -210,7 +210,8 @@ impl Log {
 
     /// The revision of entities. Whoever reads them after this finds at least what it stands for.
     pub async fn entities_revision(&self) -> Result<u64> {
-        let find = self.connection.rows(Table::Head).find(doc! { "_id": { "$in": ["head", "applied"] } });
+        let rows = self.connection.rows(Table::Head);
+        let find = rows.find(doc! { "_id": { "$in": ["head", "applied"] } });
         let find = find.projection(doc! { "entitiesRevision": 1 }).read_concern(self.connection.committed());
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let rows = self.connection.call("read the revision of entities", read).await?;
@@ -248,9 +249,8 @@ impl Log {
 
     /// Whether this is still the last version: nothing was decided on since.
     pub async fn is_still(&self, version: u64) -> Result<bool> {
-        let find = self
-            .connection
-            .rows(Table::Head)
+        let rows = self.connection.rows(Table::Head);
+        let find = rows
             .find_one(doc! { "_id": "head" })
             .projection(doc! { "version": 1 })
             .read_concern(self.connection.linearizable())
@@ -332,7 +332,8 @@ impl Log {
     async fn read_parts(&self, group: ObjectId, parts: i64) -> Result<Rows> {
         let mut rows = Rows::default();
         for part in 0..parts {
-            let find = self.connection.rows(Table::Parts).find_one(doc! { "_id": { "group": group, "part": part } });
+            let parts = self.connection.rows(Table::Parts);
+            let find = parts.find_one(doc! { "_id": { "group": group, "part": part } });
             match self.connection.call("read a part of a group", find).await? {
                 Some(part) => rows.read(crate::rows::read_part(&part, "rows")?)?,
                 None => match self.read().await? {

@@ -19,7 +19,8 @@ const PURGES_MAX: i64 = 100;
 /// Removes everything that belongs to what was deleted.
 pub(crate) async fn run(connection: &Connection) -> Result<()> {
     loop {
-        let find = connection.rows(Table::Purges).find(doc! {}).limit(PURGES_MAX);
+        let rows = connection.rows(Table::Purges);
+        let find = rows.find(doc! {}).limit(PURGES_MAX);
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let purges = connection.call("read what to purge", read).await?;
         if purges.is_empty() {

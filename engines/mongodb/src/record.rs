@@ -113,7 +113,8 @@ pub(crate) fn replaced(newest: u64, epoch: u64) -> Error {
 
 /// The newest owner.
 pub(crate) async fn owner_epoch(connection: &Connection) -> Result<u64> {
-    let find = connection.rows(Table::Head).find_one(doc! { "_id": "owner" });
+    let rows = connection.rows(Table::Head);
+    let find = rows.find_one(doc! { "_id": "owner" });
     let row = connection.call("read the owner", find.read_concern(connection.committed())).await?;
     row.map_or(Ok(0), |row| read_int(&row, "epoch"))
 }

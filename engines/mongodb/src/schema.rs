@@ -58,7 +58,8 @@ impl MongoSchema {
 
     async fn unlock(&self, holder: ObjectId) -> Result<()> {
         let mine = doc! { "_id": "lock", "holder": holder };
-        let delete = self.connection.rows(Table::Migrations).delete_one(mine);
+        let rows = self.connection.rows(Table::Migrations);
+        let delete = rows.delete_one(mine);
         self.connection.call("end the migration", delete).await.map(drop)
     }
 
@@ -126,7 +127,8 @@ impl MongoSchema {
 #[async_trait]
 impl Schema for MongoSchema {
     async fn status(&self) -> Result<Vec<Migration>> {
-        let find = self.connection.rows(Table::Migrations).find(doc! { "_id": { "$ne": "lock" } });
+        let rows = self.connection.rows(Table::Migrations);
+        let find = rows.find(doc! { "_id": { "$ne": "lock" } });
         let find = find.read_concern(self.connection.committed());
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let rows = self.connection.call("read the migrations", read).await?;

@@ -78,7 +78,8 @@ impl MongoStore {
     async fn changes_after(&self, after: Sequence, until: Sequence) -> Result<Vec<RawDocumentBuf>> {
         let filter = doc! { "_id": { "$gt": int(after.0), "$lte": int(until.0) } };
         let members = doc! { "stream": 1, "url": 1, "number": 1, "replaces": 1 };
-        let find = self.connection.rows(Table::Changes).find(filter).projection(members);
+        let rows = self.connection.rows(Table::Changes);
+        let find = rows.find(filter).projection(members);
         let find = find.sort(doc! { "_id": 1 }).limit(STEP_MAX);
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         self.connection.call("look through changes", read).await
@@ -90,7 +91,8 @@ impl MongoStore {
         for row in changes {
             keys.push(doc! { "stream": read_text(row, "stream")?, "url": read_text(row, "url")? }.into());
         }
-        let find = self.connection.rows(Table::Documents).find(doc! { "_id": { "$in": keys } });
+        let rows = self.connection.rows(Table::Documents);
+        let find = rows.find(doc! { "_id": { "$in": keys } });
         let find = find.projection(doc! { "_id": 0, "number": 1, "sequence": 1 });
         let read = async { find.await?.try_collect::<Vec<_>>().await };
         let rows = self.connection.call("look up documents", read).await?;
@@ -101,12 +103,14 @@ impl MongoStore {
         if sequences.is_empty() {
             return Ok(0);
         }
-        let delete = self.connection.rows(Table::Changes).delete_many(doc! { "_id": { "$in": sequences } });
+        let rows = self.connection.rows(Table::Changes);
+        let delete = rows.delete_many(doc! { "_id": { "$in": sequences } });
         Ok(self.connection.call("remove replaced changes", delete).await?.deleted_count)
     }
 
     async fn swept(&self) -> Result<Swept> {
-        let find = self.connection.rows(Table::Head).find_one(doc! { "_id": "sweep" });
+        let rows = self.connection.rows(Table::Head);
+        let find = rows.find_one(doc! { "_id": "sweep" });
         let row = self.connection.call("read how far sweeps are", find).await?;
         let Some(row) = row else { return Ok(Swept { until: Sequence::START, examined: Sequence::START }) };
         Ok(Swept { until: Sequence(read_int(&row, "until")?), examined: Sequence(read_int(&row, "examined")?) })
@@ -114,7 +118,8 @@ impl MongoStore {
 
     async fn note_swept(&self, swept: Swept) -> Result<()> {
         let change = doc! { "$max": { "until": int(swept.until.0), "examined": int(swept.examined.0) } };
-        let update = self.connection.rows(Table::Head).update_one(doc! { "_id": "sweep" }, change).upsert(true);
+        let rows = self.connection.rows(Table::Head);
+        let update = rows.update_one(doc! { "_id": "sweep" }, change).upsert(true);
         self.connection.call("note how far sweeps are", update).await.map(drop)
     }
 

@@ -9,10 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flare_core::ErrorKind;
 use mongodb::bson::doc;
 
-use server::Scratch;
-
-const REPLICA_SET: &str = "FLARE_TEST_MONGODB_URL";
-const STANDALONE: &str = "FLARE_TEST_MONGODB_STANDALONE_URL";
+use server::{REPLICA_SET, STANDALONE, Scratch};
 
 async fn check_store(variable: &str) {
     let Some(url) = server::url(variable) else { return };

@@ -6,7 +6,6 @@ mod server;
 
 use std::{
     collections::BTreeMap,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,7 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flare_contract::{heard::Heard, make, proxy::Proxy};
+use flare_contract::{
+    heard::Heard,
+    make,
+    proxy::Proxy,
+    server::{are_ours, control, host},
+    wait::until,
+};
 use flare_core::{
     ErrorKind, Sequence,
     document::Written,
@@ -23,10 +28,9 @@ use flare_core::{
     stream::Stream,
 };
 use flare_mongodb::Options;
-use server::Scratch;
+use mongodb::bson::doc;
+use server::{REPLICA_SET, SEVERAL, STANDALONE, Scratch};
 
-const REPLICA_SET: &str = "FLARE_TEST_MONGODB_URL";
-const STANDALONE: &str = "FLARE_TEST_MONGODB_STANDALONE_URL";
 const WRITERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -119,29 +123,16 @@ async fn write(store: &Store, stream: &Stream, writer: usize, goes_on: &AtomicBo
     told
 }
 
-async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_true() {
-        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-fn server_address(url: &str) -> String {
-    let rest = url.split("://").nth(1).unwrap();
-    rest.split(['/', ',', '?']).next().unwrap().rsplit('@').next().unwrap().to_owned()
-}
-
 /// A store behind a proxy.
 async fn behind(proxy: &Proxy, scratch: &Scratch) -> Store {
-    let url = format!("mongodb://{}/?directConnection=true", proxy.address());
-    let options = Options { url: Some(url), timeout: Duration::from_secs(1), ..scratch.options(0) };
+    let options =
+        Options { url: Some(scratch.url_at(proxy.address())), timeout: Duration::from_secs(1), ..scratch.options(0) };
     flare_mongodb::open(&options).await.unwrap()
 }
 
 async fn nothing_is_lost_or_doubled_when_connections_are_cut(variable: &str) {
     let Some(url) = server::url(variable) else { return };
-    let (scratch, proxy) = (Scratch::new(&url), Proxy::start(&server_address(&url)).await);
+    let (scratch, proxy) = (Scratch::new(&url), Proxy::start(host(&url)).await);
     let store = behind(&proxy, &scratch).await;
     let load = Load::start(store.clone()).await;
     for round in 0..24 {
@@ -176,7 +167,7 @@ async fn a_single_server_loses_and_doubles_nothing_when_connections_are_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_is_told_and_ends_by_itself() {
     let Some(url) = server::url(STANDALONE) else { return };
-    let (scratch, proxy) = (Scratch::new(&url), Proxy::start(&server_address(&url)).await);
+    let (scratch, proxy) = (Scratch::new(&url), Proxy::start(host(&url)).await);
     let store = behind(&proxy, &scratch).await;
     let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
     assert_eq!(store.engine.trouble(), None);
@@ -197,11 +188,9 @@ async fn trouble_is_told_and_ends_by_itself() {
     scratch.drop().await;
 }
 
-/// Only where the servers were started by dev/servers.
 async fn a_server_is_killed_under_load(variable: &str, name: &str) {
     let Some(url) = server::url(variable) else { return };
-    if std::env::var("FLARE_TEST_SERVERS").is_err() {
-        println!("skipped: FLARE_TEST_SERVERS is not set, so the server is not ours to kill");
+    if !are_ours() {
         return;
     }
     let scratch = Scratch::new(&url);
@@ -210,8 +199,8 @@ async fn a_server_is_killed_under_load(variable: &str, name: &str) {
     let load = Load::start(store.clone()).await;
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        servers("kill", name).await;
-        servers("up", name).await;
+        control("kill", name).await;
+        control("up", name).await;
     }
     until("the store is well", || store.engine.trouble().is_none()).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -220,19 +209,38 @@ async fn a_server_is_killed_under_load(variable: &str, name: &str) {
     scratch.drop().await;
 }
 
-async fn servers(command: &'static str, name: &str) {
-    let name = name.to_owned();
-    let run = move || {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
-        // Where the address is given, the script starts nothing.
-        let removed = ["FLARE_TEST_MONGODB_URL", "FLARE_TEST_MONGODB_STANDALONE_URL"];
-        let mut run = Command::new(script);
-        for variable in removed {
-            run.env_remove(variable);
-        }
-        assert!(run.args([command, &name]).status().unwrap().success());
-    };
-    tokio::task::spawn_blocking(run).await.unwrap();
+/// Ends the process of the member that takes writes.
+async fn kill_the_primary(client: &mongodb::Client) {
+    let status = client.database("admin").run_command(doc! { "serverStatus": 1 }).await.unwrap();
+    let (pid, host) = (status.get_i64("pid").unwrap(), status.get_str("host").unwrap());
+    println!("killing {host}");
+    // The shell's own `kill`: there is no system call for it without `unsafe`.
+    let killed = std::process::Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status().unwrap();
+    assert!(killed.success());
+}
+
+/// The others choose another one, and it is back as one of them when that one is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_of_several_members_is_killed_under_load() {
+    let Some(url) = server::url(SEVERAL) else { return };
+    if !are_ours() {
+        return;
+    }
+    let scratch = Scratch::new(&url);
+    let client = mongodb::Client::with_uri_str(&url).await.unwrap();
+    let options = Options { timeout: Duration::from_secs(5), ..scratch.options(0) };
+    let store = flare_mongodb::open(&options).await.unwrap();
+    let load = Load::start(store.clone()).await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let head = store.documents.head();
+        kill_the_primary(&client).await;
+        until("writes go on at another member", || store.documents.head().0 > head.0 + 100).await;
+    }
+    until("the store is well", || store.engine.trouble().is_none()).await;
+    load.check().await;
+    store.engine.close().await.unwrap();
+    scratch.drop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

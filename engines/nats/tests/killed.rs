@@ -6,24 +6,25 @@ mod server;
 
 use std::time::Duration;
 
-use flare_contract::queue_load::survive;
-use server::{Lab, control};
+use flare_contract::{
+    queue_load::survive,
+    server::{are_ours, control},
+};
+use server::Lab;
 
-/// Only with a server that was started by `dev/servers`: FLARE_TEST_SERVERS=1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_or_stopped_under_load_loses_nothing() {
-    if std::env::var("FLARE_TEST_SERVERS").as_deref() != Ok("1") {
-        println!("skipped: FLARE_TEST_SERVERS is not 1, so the server is not ours to kill");
+    if !are_ours() {
         return;
     }
     let Some(lab) = Lab::open_with(|options| options.ack_wait = Duration::from_secs(2)).await else { return };
     let survived = survive(&lab.queue, &lab.straight, &lab.name, async {
         for command in ["kill", "down", "kill"] {
             tokio::time::sleep(Duration::from_millis(1500)).await;
-            control(command).await;
+            control(command, "nats").await;
             tokio::time::sleep(Duration::from_millis(500)).await;
             assert!(lab.straight.trouble().is_some_and(|trouble| trouble.contains(&lab.server.host())));
-            control("up").await;
+            control("up", "nats").await;
         }
         tokio::time::sleep(Duration::from_millis(1500)).await;
     })

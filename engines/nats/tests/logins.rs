@@ -7,11 +7,10 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use flare_contract::tls::Authority;
 use flare_core::{ErrorKind, queue::QueueName};
 use flare_nats::Options;
-use rcgen::{CertificateParams, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -131,21 +130,13 @@ async fn a_file_of_credentials_that_cannot_be_read_is_named() {
     assert!(error.chain().contains("/nowhere/flare.creds"), "{}", error.chain());
 }
 
-fn write_pem(path: PathBuf, label: &str, der: &[u8]) {
-    let text = STANDARD.encode(der);
-    std::fs::write(path, format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")).unwrap();
-}
-
 /// An authority, and a certificate for `localhost` that it has signed.
 fn certify(folder: &Path) {
-    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut ca = CertificateParams::new(vec![]).unwrap();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    write_pem(folder.join("ca.pem"), "CERTIFICATE", ca.self_signed(&ca_key).unwrap().der());
-    let params = CertificateParams::new(vec!["localhost".into()]).unwrap();
-    let certificate = params.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
-    write_pem(folder.join("cert.pem"), "CERTIFICATE", certificate.der());
-    write_pem(folder.join("key.pem"), "PRIVATE KEY", &key.serialize_der());
+    let authority = Authority::new("ours");
+    let identity = authority.issue("the server", &["localhost"]);
+    std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
+    std::fs::write(folder.join("cert.pem"), identity.certificate_pem()).unwrap();
+    std::fs::write(folder.join("key.pem"), identity.key_pem()).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

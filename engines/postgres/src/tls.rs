@@ -9,14 +9,15 @@ use std::{
 };
 
 use flare_core::{Error, Result};
+use flare_toolkit::tls::roots;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -45,9 +46,9 @@ impl Connector {
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::internal("could not set up TLS").because(error))?;
         let mut config = match trust {
-            Trust::Named(ca) => builder.with_root_certificates(roots(ca.as_ref())?).with_no_client_auth(),
+            Trust::Named(ca) => builder.with_root_certificates(roots(ca.as_deref())?).with_no_client_auth(),
             Trust::Signed(ca) => {
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(ca.as_ref())?), provider)
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(ca.as_deref())?), provider)
                     .build()
                     .map_err(|error| Error::invalid("no authority can sign for PostgreSQL").because(error))?;
                 let verifier = Arc::new(WhicheverName(verifier));
@@ -62,19 +63,6 @@ impl Connector {
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Self { config: Arc::new(config) })
     }
-}
-
-fn roots(ca: Option<&PathBuf>) -> Result<RootCertStore> {
-    let Some(path) = ca else {
-        return Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() });
-    };
-    let unreadable = || Error::invalid(format!("the certificates of {} cannot be read", path.display()));
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unreadable().because(error))? {
-        let certificate = certificate.map_err(|error| unreadable().because(error))?;
-        roots.add(certificate).map_err(|error| unreadable().because(error))?;
-    }
-    if roots.is_empty() { Err(unreadable()) } else { Ok(roots) }
 }
 
 /// `sslmode=verify-ca`.

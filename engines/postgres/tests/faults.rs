@@ -7,11 +7,12 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use flare_contract::{make, proxy::Cut};
+use flare_contract::{make, proxy::Cut, wait::until};
 use flare_core::{ErrorKind, Sequence, document::Progress};
-use server::lab::{Lab, is_change, survive, until};
+use server::lab::{Lab, is_change, survive};
 
 const COMMIT: &[u8] = b"COMMIT\0";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_counts_once() {
     let Some(lab) = Lab::open("lost").await else { return };

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use flare_core::{Error, Result};
+use flare_toolkit::tls::client_config;
 use lapin::{
     tcp::RustlsConnector,
     uri::{AMQPAuthority, AMQPScheme, AMQPUri, AMQPUserInfo},
 };
 
-use crate::{Options, tls};
+use crate::Options;
 
 /// The buffers of a connection grow with the frames that it allows.
 const FRAME_BYTES_MAX: u32 = 32 << 10;
@@ -41,7 +42,8 @@ impl Address {
             server.query.heartbeat = Some(heartbeat);
             server.query.frame_max = Some(FRAME_BYTES_MAX);
         }
-        Ok(Self { servers, tls: tls::connector(options.ca.as_ref())?, timeout: options.timeout })
+        let tls = client_config(options.ca.as_deref())?.into();
+        Ok(Self { servers, tls, timeout: options.timeout })
     }
 
     /// All brokers, for people.

@@ -14,7 +14,6 @@ mod line;
 mod link;
 mod publish;
 mod session;
-mod tls;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 

@@ -5,7 +5,7 @@
 
 mod server;
 
-use flare_contract::{receipts, wait::until};
+use flare_contract::{receipts, server::control, wait::until};
 use std::{
     sync::{
         Arc,
@@ -21,7 +21,7 @@ use flare_core::{
 };
 use flare_rabbitmq::Options;
 use server::{
-    Afterwards, Server, control, fresh_name,
+    Afterwards, Server, fresh_name,
     load::{pull_all, survive},
     rabbitmqctl,
 };
@@ -40,12 +40,12 @@ async fn a_broker_killed_and_stopped_under_load_loses_nothing() {
     let faults = async {
         for command in ["kill", "down", "kill"] {
             tokio::time::sleep(Duration::from_millis(700)).await;
-            control(command).await;
+            control(command, "rabbitmq").await;
             until("the engine that is down is named", || {
                 queue.trouble().is_some_and(|trouble| trouble.contains(&server.host()))
             })
             .await;
-            control("up").await;
+            control("up", "rabbitmq").await;
             until("the engine is up again", || queue.trouble().is_none()).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

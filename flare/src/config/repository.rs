@@ -60,7 +60,8 @@ pub struct Repository {
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
     pub follow_interval: Duration,
     /// A PEM file with the certificates of authorities that may sign for the server, in place of those of the web. With
-    /// the engine "cassandra" connections are encrypted when it is set, with "postgres" as `sslmode` of `url` says.
+    /// the engines "mongodb" and "cassandra" connections are encrypted when it is set, with "postgres" as `sslmode` of
+    /// `url` says.
     pub ca: PathBuf,
     /// How many replicas answer before a read or a write counts: "ONE", "QUORUM", "LOCAL_QUORUM", "EACH_QUORUM" or "ALL".
     /// Read by the engine "cassandra".

@@ -41,7 +41,7 @@ pub(super) fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-#[cfg(any(feature = "cassandra", feature = "postgres", feature = "rabbitmq", feature = "nats"))]
+#[cfg(any(feature = "mongodb", feature = "cassandra", feature = "postgres", feature = "rabbitmq", feature = "nats"))]
 pub(super) fn given_path(path: &std::path::Path) -> Option<std::path::PathBuf> {
     (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }
@@ -103,6 +103,7 @@ mod mongodb {
             username: given(&repository.username),
             password: given(repository.password.expose()),
             replica_set: given(&repository.replica_set),
+            ca: given_path(&repository.ca),
             pool_limit: if repository.pool_limit == 0 { defaults.pool_limit } else { repository.pool_limit },
             timeout: repository.timeout.get(),
             follow_interval: repository.follow_interval.get(),

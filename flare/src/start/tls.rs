@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use flare_toolkit::tls::{add_roots, certificates, unreadable};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::Delivery;
@@ -32,7 +33,9 @@ pub fn client(delivery: &Delivery) -> anyhow::Result<Option<ClientConfig>> {
     }
     let (certificate, key) = (&delivery.certificate, &delivery.key);
     let chain = certificates(certificate).with_context(|| wrong("delivery.certificate", certificate))?;
-    let secret = private_key(key).with_context(|| wrong("delivery.key", key))?;
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| unreadable(error, "private key"))
+        .with_context(|| wrong("delivery.key", key))?;
     let config = builder.with_client_auth_cert(chain, secret).with_context(|| {
         let (certificate, key) = (certificate.display(), key.display());
         format!("delivery.certificate {certificate} and delivery.key {key} do not go together")
@@ -42,33 +45,4 @@ pub fn client(delivery: &Delivery) -> anyhow::Result<Option<ClientConfig>> {
 
 fn wrong(name: &str, file: &Path) -> String {
     format!("cannot use {name} {}", file.display())
-}
-
-fn add_roots(file: &Path, roots: &mut RootCertStore) -> anyhow::Result<()> {
-    for certificate in certificates(file)? {
-        roots.add(certificate).context("it has a certificate that cannot be an authority")?;
-    }
-    Ok(())
-}
-
-fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let certificates = read.map_err(explained)?;
-    ensure!(!certificates.is_empty(), "it holds no certificate in PEM form");
-    Ok(certificates)
-}
-
-fn private_key(file: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| match error {
-        pem::Error::NoItemsFound => anyhow::anyhow!("it holds no private key in PEM form"),
-        other => explained(other),
-    })
-}
-
-/// An error of the system as such: those of PEM say "I/O error" and no more.
-fn explained(error: pem::Error) -> anyhow::Error {
-    match error {
-        pem::Error::Io(error) => error.into(),
-        other => other.into(),
-    }
 }

@@ -106,7 +106,8 @@ impl Writer {
                 .iter()
                 .map(|(stream, url)| doc! { "stream": stream.to_string(), "url": url.as_str() }.into())
                 .collect();
-            let find = self.connection.rows(Table::Documents).find(doc! { "_id": { "$in": keys } });
+            let rows = self.connection.rows(Table::Documents);
+            let find = rows.find(doc! { "_id": { "$in": keys } });
             let read = async { find.await?.try_collect::<Vec<_>>().await };
             let found = self.connection.call("look up documents", read).await?;
             part.iter().for_each(|key| cache.learn_document(key.clone(), None));
@@ -120,7 +121,8 @@ impl Writer {
     /// How many documents the stream has; none if it is not there.
     async fn read_total(&self, stream: StreamId) -> Result<Option<u64>> {
         let filter = doc! { "_id": stream.to_string(), "removedAt": { "$exists": false } };
-        let find = self.connection.rows(Table::Streams).find_one(filter).projection(doc! { "_id": 1 });
+        let rows = self.connection.rows(Table::Streams);
+        let find = rows.find_one(filter).projection(doc! { "_id": 1 });
         if self.connection.call("look up a stream", find).await?.is_none() {
             return Ok(None);
         }

@@ -96,7 +96,8 @@ impl Writer {
     }
 
     async fn find(&self, table: Table, filter: mongodb::bson::Document) -> Result<Option<RawDocumentBuf>> {
-        let find = self.connection.rows(table).find_one(filter);
+        let rows = self.connection.rows(table);
+        let find = rows.find_one(filter);
         self.connection.call("look up an entity", find).await
     }
 

@@ -5,10 +5,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use flare_contract::{heard::Heard, make, proxy::Proxy};
+use flare_contract::{heard::Heard, make, proxy::Proxy, wait::until};
 use flare_core::{
     ErrorKind, Sequence,
     document::{Change, Written},
@@ -67,14 +67,6 @@ impl Lab {
             after = page.until;
         }
         all
-    }
-}
-
-pub async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_true() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -6,6 +6,7 @@ pub mod lab;
 
 use std::time::Duration;
 
+use flare_contract::server;
 use flare_core::port::Store;
 use flare_postgres::Options;
 use parking_lot::Mutex;
@@ -22,20 +23,14 @@ pub struct Server {
 impl Server {
     /// None, with a line that says why, if there is no server.
     pub fn find() -> Option<Self> {
-        let Ok(url) = std::env::var(VARIABLE) else {
-            assert!(std::env::var("CI").is_err(), "{VARIABLE} is not set, and in CI nothing is skipped");
-            println!("skipped: {VARIABLE} is not set; `dev/servers up postgres` starts a server");
-            return None;
-        };
+        let url = server::url(VARIABLE)?;
         let prefix = format!("test_{:08x}", getrandom::u32().unwrap());
         Some(Self { url, prefix, schemas: Mutex::default() })
     }
 
     /// The host and the port, as the URL has them.
     pub fn host(&self) -> String {
-        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        rest.split(['/', '?']).next().unwrap().to_owned()
+        server::host(&self.url).to_owned()
     }
 
     pub fn options(&self, name: &str) -> Options {
@@ -69,18 +64,4 @@ impl Server {
             client.batch_execute(&format!("DROP SCHEMA IF EXISTS \"{schema}\" CASCADE")).await.unwrap();
         }
     }
-}
-
-/// Does something to the server with `dev/servers`.
-pub async fn control(command: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
-    let done = tokio::process::Command::new(script)
-        .args([command, "postgres"])
-        // Otherwise the server counts as one from elsewhere.
-        .env_remove(VARIABLE)
-        .stdout(std::process::Stdio::null())
-        .status()
-        .await
-        .unwrap();
-    assert!(done.success(), "dev/servers {command} postgres");
 }

@@ -6,6 +6,7 @@ pub mod load;
 
 use std::sync::Arc;
 
+use flare_contract::server;
 use flare_core::queue::{Queue, QueueName};
 use flare_rabbitmq::Options;
 
@@ -18,28 +19,17 @@ pub struct Server {
 impl Server {
     /// None, with a line that says why, if there is no server.
     pub fn find() -> Option<Self> {
-        let Ok(url) = std::env::var(VARIABLE) else {
-            assert!(std::env::var("CI").is_err(), "{VARIABLE} is not set, and in CI nothing is skipped");
-            println!("skipped: {VARIABLE} is not set; `dev/servers up rabbitmq` starts a server");
-            return None;
-        };
-        Some(Self { url })
+        Some(Self { url: server::url(VARIABLE)? })
     }
 
-    /// One that tests may kill and configure: FLARE_TEST_SERVERS=1 says that it was started by `dev/servers`.
+    /// One that tests may kill and configure.
     pub fn find_ours() -> Option<Self> {
-        if std::env::var("FLARE_TEST_SERVERS").as_deref() != Ok("1") {
-            println!("skipped: FLARE_TEST_SERVERS is not 1, so the server is not ours to kill");
-            return None;
-        }
-        Self::find()
+        if server::are_ours() { Self::find() } else { None }
     }
 
     /// The host and the port, as the URL has them.
     pub fn host(&self) -> String {
-        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        rest.split(['/', '?']).next().unwrap().to_owned()
+        server::host(&self.url).to_owned()
     }
 
     /// The same broker by another address.
@@ -58,20 +48,6 @@ impl Server {
 
 pub fn fresh_name() -> QueueName {
     QueueName::new(format!("flare-test-{:016x}", getrandom::u64().unwrap())).unwrap()
-}
-
-/// Does something to the server with `dev/servers`.
-pub async fn control(command: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
-    let done = tokio::process::Command::new(script)
-        .args([command, "rabbitmq"])
-        // Otherwise the server counts as one from elsewhere.
-        .env_remove(VARIABLE)
-        .stdout(std::process::Stdio::null())
-        .status()
-        .await
-        .unwrap();
-    assert!(done.success(), "dev/servers {command} rabbitmq");
 }
 
 /// Asks the server's own tool.

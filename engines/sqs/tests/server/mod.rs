@@ -6,7 +6,7 @@ pub mod door;
 
 use std::{sync::Arc, time::Duration};
 
-use flare_contract::proxy::Proxy;
+use flare_contract::{proxy::Proxy, server};
 use flare_core::{
     OutletId,
     queue::{Declared, Queue, QueueName},
@@ -21,17 +21,13 @@ pub struct Server {
 
 impl Server {
     pub fn find() -> Option<Self> {
-        let Ok(url) = std::env::var(VARIABLE) else {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "{VARIABLE} is not set, and CI=true");
-            println!("skipped: {VARIABLE} is not set");
-            return None;
-        };
+        let url = server::url(VARIABLE)?;
         Some(Self { url })
     }
 
     /// The host and the port.
     pub fn host(&self) -> String {
-        self.url.rsplit("//").next().unwrap_or(&self.url).to_owned()
+        server::host(&self.url).to_owned()
     }
 
     pub fn options(&self) -> Options {
@@ -102,18 +98,4 @@ impl Lab {
         self.straight.remove(&self.name).await.unwrap();
         self.straight.close().await.unwrap();
     }
-}
-
-/// Does something to the server with `dev/servers`.
-pub async fn control(command: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dev/servers");
-    let done = tokio::process::Command::new(script)
-        .args([command, "sqs"])
-        // Otherwise the server counts as one from elsewhere.
-        .env_remove(VARIABLE)
-        .stdout(std::process::Stdio::null())
-        .status()
-        .await
-        .unwrap();
-    assert!(done.success(), "dev/servers {command} sqs");
 }
