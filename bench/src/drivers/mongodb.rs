@@ -92,7 +92,8 @@ fn one(statement: RawDocumentBuf) -> RawArrayBuf {
 /// Without the name of a replica set, whose members would be asked for.
 pub fn direct(url: &str) -> String {
     let (address, options) = url.split_once('?').unwrap_or((url, ""));
-    let others = options.split('&').filter(|option| !option.is_empty() && !option.starts_with("replicaSet="));
+    let ours = |option: &str| option.starts_with("replicaSet=") || option.starts_with("directConnection=");
+    let others = options.split('&').filter(|option| !option.is_empty() && !ours(option));
     let options: Vec<&str> = others.chain(["directConnection=true"]).collect();
     let slash = if address.splitn(4, '/').count() < 4 { "/" } else { "" };
     format!("{address}{slash}?{}", options.join("&"))
@@ -110,6 +111,7 @@ mod tests {
     fn an_address_becomes_direct() {
         let expected = "mongodb://h:1/db?w=1&directConnection=true";
         assert_eq!(direct("mongodb://h:1/db?replicaSet=rs0&w=1"), expected);
+        assert_eq!(direct(expected), expected);
         assert_eq!(direct("mongodb://h:1"), "mongodb://h:1/?directConnection=true");
     }
 }
