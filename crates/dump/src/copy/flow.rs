@@ -23,7 +23,8 @@ use crate::patience::Patience;
 
 /// How many chunks are read that no worker has taken yet.
 const CHUNKS_READ_AHEAD: usize = 1;
-/// How often chunks are made durable while others are written.
+/// While others are written, chunks are made durable when they are so many, or when the last time is so long ago.
+const UNSETTLED_MAX: usize = 16;
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 /// How long chunks in flight may take after somebody asked to stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -71,7 +72,7 @@ impl Flow {
         let mut is_open = true;
         loop {
             self.hand_out();
-            if self.busy.is_empty() || Instant::now() >= self.settle_at {
+            if self.busy.is_empty() || self.unsettled.len() >= UNSETTLED_MAX || Instant::now() >= self.settle_at {
                 self.settle();
             }
             let is_waiting = !self.unsettled.is_empty() && self.settling.is_empty();
