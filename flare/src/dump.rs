@@ -63,6 +63,7 @@ enum Action {
 impl Dump {
     /// Runs the command.
     pub async fn run(self) -> anyhow::Result<()> {
+        keep_memory_small();
         match self.action {
             None => run::Run { job: JobOptions { job: None, options: self.options }, run: self.run }.begin().await,
             Some(Action::Run(run)) => run.begin().await,
@@ -74,4 +75,11 @@ impl Dump {
             Some(Action::Status(status)) => status.run(),
         }
     }
+}
+
+/// Rows pass through in small batches, on several threads: with huge pages most of the memory would be unused parts of
+/// them. Where that cannot be said to the system, a copy only takes more of it.
+fn keep_memory_small() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -2,6 +2,8 @@
 
 mod bisect;
 mod chunk;
+mod flow;
+mod reading;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,18 +14,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::flow::{Finished, Flow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Observer, Progress};
 use crate::history::{Done, Journal, Line, Place, State};
 use crate::key::Range;
 use crate::offsets::{Offsets, Planned, Selection};
 use crate::patience::{Patience, answer_limit};
-use crate::port::{Batches, Target, Upper, Walk};
+use crate::port::{Target, Upper, Walk};
 use crate::rejects::Rejects;
 use crate::session::Session;
-
-/// How long chunks in flight may take after somebody asked to stop.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// How far the walk runs ahead. What it writes down meanwhile goes to the disk in one wait.
 const CHUNKS_AHEAD: usize = 32;
@@ -71,14 +71,6 @@ pub(crate) struct Shared {
     is_raw: bool,
     give_up_after: Duration,
     at_end: CancellationToken,
-}
-
-/// What a worker brings back.
-struct Finished {
-    worker: usize,
-    planned: Planned,
-    result: Result<Done>,
-    ms: u64,
 }
 
 /// Copies until the end, a failure, or `stop`. An error means that nothing was begun.
@@ -195,19 +187,20 @@ impl Shared {
         let is_retry = selection.failed;
         let mut walk = JoinSet::new();
         walk.spawn(self.offsets(selection).run(sender));
-        let mut busy = JoinSet::new();
-        let handed_out = tokio::select! {
-            handed_out = self.hand_out(chunks, &mut busy) => handed_out,
+        let mut flow = Flow::new(Arc::clone(self));
+        let copied = tokio::select! {
+            copied = flow.run(chunks) => copied,
             () = stop.cancelled() => {
                 walk.shutdown().await;
-                return Ok(self.wind_down(busy).await);
+                flow.wind_down().await;
+                return Ok(State::Interrupted);
             }
         };
-        busy.shutdown().await;
-        if handed_out.is_err() {
+        if copied.is_err() {
             walk.shutdown().await;
+            flow.give_up().await;
         }
-        handed_out?;
+        copied?;
         if let Some(walked) = walk.join_next().await {
             walked.map_err(|error| Error::failed("the walk ended unexpectedly").because(error))??;
         }
@@ -215,36 +208,6 @@ impl Shared {
         // Who does only failed chunks again has not looked for others.
         let is_cut = self.journal.with(|history| history.walked);
         Ok(if is_retry && !is_cut && state == State::Ended { State::Interrupted } else { state })
-    }
-
-    /// Hands chunks to workers until there are no more.
-    async fn hand_out(
-        self: &Arc<Self>,
-        mut chunks: mpsc::Receiver<Planned>,
-        busy: &mut JoinSet<Finished>,
-    ) -> Result<()> {
-        let mut free: Vec<usize> = (0..self.session.job.workers).rev().collect();
-        let mut is_open = true;
-        while is_open || !busy.is_empty() {
-            tokio::select! {
-                Some(finished) = busy.join_next(), if !busy.is_empty() => {
-                    let finished =
-                        finished.map_err(|error| Error::failed("a worker ended unexpectedly").because(error))?;
-                    free.push(finished.worker);
-                    self.note(finished)?;
-                }
-                planned = chunks.recv(), if is_open && !free.is_empty() => match planned {
-                    None => is_open = false,
-                    Some(planned) => {
-                        let worker = free.pop().expect("a worker is free");
-                        // Sources with one cursor serve ranges in the order of these calls.
-                        let batches = self.session.reader.read(&planned.range, self.is_raw);
-                        busy.spawn(Arc::clone(self).work(worker, planned, batches));
-                    }
-                },
-            }
-        }
-        Ok(())
     }
 
     async fn is_empty(&self) -> Result<bool> {
@@ -268,28 +231,6 @@ impl Shared {
             give_up_after: self.give_up_after,
             at_end: self.at_end.clone(),
         }
-    }
-
-    /// One chunk, tried again as long as it is worth it.
-    async fn work(self: Arc<Self>, worker: usize, planned: Planned, batches: Batches) -> Finished {
-        let began = Instant::now();
-        Progress::add(&self.progress.busy, 1);
-        let mut patience = Patience::new(self.give_up_after);
-        let mut first = Some(batches);
-        let mut is_again = planned.is_again;
-        let result = loop {
-            let error = match self.chunk(&planned, is_again, first.take()).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => error,
-                result => break result,
-            };
-            let Some(delay) = patience.next_delay() else { break Err(error) };
-            is_again = true;
-            let (chunk, message) = (planned.chunk.to_string(), error.chain());
-            self.observer.notify(&Event::Retry { chunk, message, wait_ms: delay.as_millis() as u64 });
-            tokio::time::sleep(delay).await;
-        };
-        self.progress.busy.fetch_sub(1, Ordering::Relaxed);
-        Finished { worker, planned, result, ms: began.elapsed().as_millis() as u64 }
     }
 
     /// Writes down what became of a chunk. An error stops the copy.
@@ -355,21 +296,6 @@ impl Shared {
             }
         }
         Ok(State::Ended)
-    }
-
-    /// Lets the chunks in flight finish, for a while.
-    async fn wind_down(&self, mut busy: JoinSet<Finished>) -> State {
-        let finishing = async {
-            while let Some(finished) = busy.join_next().await {
-                if let Ok(finished) = finished {
-                    // What cannot be noted is done again.
-                    let _ = self.note(finished);
-                }
-            }
-        };
-        let _ = tokio::time::timeout(GRACE, finishing).await;
-        busy.shutdown().await;
-        State::Interrupted
     }
 
     fn failure(&self, error: &Error) -> State {

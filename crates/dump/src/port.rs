@@ -145,8 +145,19 @@ pub trait Writer: Send + Sync {
     /// Whether rows in this form can be written unread.
     fn takes_raw(&self, format: &RawFormat) -> bool;
 
-    /// What the ledger says of a chunk: `Some` if it is written, durably.
+    /// What the ledger says of a chunk: `Some` if it is committed.
     async fn done(&self, chunk: &ChunkName) -> Result<Option<Written>>;
+
+    /// Whether chunks that are committed are durable only once [`Writer::settle`] says so.
+    fn settles(&self) -> bool {
+        false
+    }
+
+    /// Makes chunks durable that were committed before, together, and says of each whether it is there for good. One
+    /// that is not was lost with the memory of the target, and leaves nothing.
+    async fn settle(&self, chunks: &[String]) -> Result<Vec<bool>> {
+        Ok(vec![true; chunks.len()])
+    }
 
     /// Begins a chunk. Several can be open at once.
     async fn open(&self, chunk: &ChunkName) -> Result<Box<dyn ChunkWriter>>;
@@ -165,7 +176,7 @@ pub trait ChunkWriter: Send {
     /// Adds all of these rows or none: after a `Rejected` error the chunk is as it was before, and can be gone on with.
     async fn attempt(&mut self, batch: RowBatch) -> Result<()>;
 
-    /// Makes the rows durable together with the chunk's place in the ledger. If the chunk is in the ledger already,
-    /// nothing is added.
+    /// Commits the rows together with the chunk's place in the ledger, durably unless the writer settles. If the chunk
+    /// is in the ledger already, nothing is added.
     async fn commit(self: Box<Self>) -> Result<Written>;
 }

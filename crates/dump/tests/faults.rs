@@ -28,10 +28,7 @@ impl Lab {
     /// `None` where there is no server.
     async fn new(name: &str) -> Option<Self> {
         let url = server::url("FLARE_TEST_POSTGRES_URL")?;
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-        let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(connection);
-        tasks.detach_all();
+        let client = connect(&url).await;
         let schema = format!("dump_faults_{name}");
         let sql = format!(
             "DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}; SET search_path TO {schema};
@@ -66,6 +63,14 @@ impl Lab {
         let row = self.client.query_one(sql, &[]).await.unwrap();
         (row.get(0), row.get(1))
     }
+}
+
+async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(connection);
+    tasks.detach_all();
+    client
 }
 
 /// Does something when so many chunks are completed.
@@ -113,6 +118,56 @@ async fn a_commit_whose_answer_is_lost_is_not_repeated() {
     assert!(lab.proxy.has_cut());
     assert_eq!((summary.state, summary.rows), (State::Ended, 10_000), "{summary:?}");
     assert_eq!(lab.compare().await, (10_000, 10_000));
+}
+
+/// Takes the rows of a chunk away when it is known that it was not made durable: as a server does that crashes then.
+struct Forgetful {
+    proxy: Arc<Proxy>,
+    client: tokio_postgres::Client,
+    completed: AtomicUsize,
+    forgotten: AtomicUsize,
+}
+
+impl Observer for Forgetful {
+    fn notify(&self, event: &Event) {
+        match event {
+            Event::Completed { .. } if self.completed.fetch_add(1, Ordering::SeqCst) == 4 => {
+                self.proxy.cut_at(b"RETURNING chunk", Cut::Before);
+            }
+            Event::Retry { chunk, .. } => {
+                let chunk: u64 = chunk.split(", ").next().unwrap().parse().unwrap();
+                let (first, last) = (chunk * 200 + 1, chunk * 200 + 200);
+                let sql = format!(
+                    "BEGIN; DELETE FROM target WHERE id BETWEEN {first} AND {last};
+                     DELETE FROM flare_dump_ledger WHERE chunk = '{chunk}'; COMMIT"
+                );
+                let forget = self.client.batch_execute(&sql);
+                tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(forget)).unwrap();
+                self.forgotten.fetch_add(1, Ordering::SeqCst);
+            }
+            _ => (),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_that_the_server_lost_before_it_was_durable_is_written_again() {
+    let Some(lab) = Lab::new("lost").await else { return };
+    let client = connect(&server::url("FLARE_TEST_POSTGRES_URL").unwrap()).await;
+    client.batch_execute("SET search_path TO dump_faults_lost").await.unwrap();
+    let job = lab.job(&format!("{}source", lab.direct), &format!("{}target", lab.through));
+    let forgetful = Arc::new(Forgetful {
+        proxy: Arc::clone(&lab.proxy),
+        client,
+        completed: AtomicUsize::new(0),
+        forgotten: AtomicUsize::new(0),
+    });
+    let summary = lab.run(&job, Run::default(), Arc::clone(&forgetful) as Arc<dyn Observer>).await;
+    assert!(lab.proxy.has_cut());
+    assert_eq!(forgetful.forgotten.load(Ordering::SeqCst), 1);
+    assert_eq!((summary.state, summary.rows), (State::Ended, 10_000), "{summary:?}");
+    assert_eq!(lab.compare().await, (10_000, 10_000));
+    assert_eq!(forgetful.completed.load(Ordering::SeqCst), 50, "no chunk is told twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]

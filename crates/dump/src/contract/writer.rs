@@ -36,6 +36,7 @@ pub async fn check_writer(subject: &Subject) {
     a_chunk_that_is_given_up_leaves_nothing(subject).await;
     a_chunk_that_is_done_twice_is_there_once(subject).await;
     a_job_that_is_resumed_knows_what_is_done(subject).await;
+    a_chunk_settles_if_it_is_there(subject).await;
     an_existing_target_is_not_created(subject).await;
     if subject.can_replace {
         a_target_is_replaced_at_the_end(subject).await;
@@ -156,6 +157,21 @@ async fn a_job_that_is_resumed_knows_what_is_done(subject: &Subject) {
     job.write("1", numbered(10, 20)).await;
     job.finish().await;
     assert_eq!(job.rows().await, expected(&[numbered(0, 20)]));
+}
+
+async fn a_chunk_settles_if_it_is_there(subject: &Subject) {
+    let job = Job::numbered(subject, "settled", "o", WriteMode::Create).await;
+    job.write("0", numbered(0, 10)).await;
+    job.write("2", numbered(20, 30)).await;
+    let chunks = ["0", "1", "2"].map(str::to_owned);
+    let found = job.writer.settle(&chunks).await.expect("chunks settle");
+    // Who commits durably has nothing to look up.
+    let is_lost = job.writer.settles();
+    assert_eq!(found, [true, !is_lost, true]);
+    job.write("1", numbered(10, 20)).await;
+    assert_eq!(job.writer.settle(&chunks).await.expect("chunks settle"), [true, true, true]);
+    job.finish().await;
+    assert_eq!(job.rows().await, expected(&[numbered(0, 30)]));
 }
 
 async fn an_existing_target_is_not_created(subject: &Subject) {

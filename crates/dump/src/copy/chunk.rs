@@ -1,24 +1,20 @@
 //! One attempt at one chunk: read, map, write, commit.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-use futures_util::StreamExt;
-use tokio::sync::mpsc;
 
 use super::Shared;
 use super::bisect;
+use super::reading::{Ahead, Reading};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Progress;
 use crate::history::{ChunkId, Done};
 use crate::mapping::Reject;
 use crate::offsets::Planned;
 use crate::patience::answered;
-use crate::port::{Batches, ChunkWriter};
+use crate::port::ChunkWriter;
 use crate::row::{Batch, RowBatch};
 use crate::verify::Checksum;
-
-/// How many batches of a chunk wait to be written.
-const BATCHES_AHEAD: usize = 2;
 
 /// What an attempt has done so far.
 #[derive(Default)]
@@ -42,15 +38,22 @@ enum Pace {
 
 impl Shared {
     /// The chunk, once. If a row spoils it, it is done again more carefully.
-    pub(super) async fn chunk(&self, planned: &Planned, is_again: bool, batches: Option<Batches>) -> Result<Done> {
+    pub(super) async fn chunk(
+        self: &Arc<Self>,
+        planned: &Planned,
+        is_again: bool,
+        ahead: Option<Ahead>,
+    ) -> Result<Done> {
         if is_again && let Some(done) = self.ledger(&planned.chunk).await? {
             return Ok(done);
         }
-        let batches = batches.unwrap_or_else(|| self.session.reader.read(&planned.range, self.is_raw));
-        match self.attempt(planned, batches, Pace::Fast).await {
+        let reading = match ahead {
+            Some(ahead) => ahead.begin(self),
+            None => self.read(&planned.range, self.is_raw).begin(self),
+        };
+        match self.write(planned, reading, Pace::Fast).await {
             Err(error) if error.kind() == ErrorKind::Rejected => {
-                let batches = self.session.reader.read(&planned.range, false);
-                self.attempt(planned, batches, Pace::Careful).await
+                self.write(planned, self.read(&planned.range, false).begin(self), Pace::Careful).await
             }
             result => result,
         }
@@ -64,22 +67,8 @@ impl Shared {
         Ok(done.map(|written| Done { rows: written.rows, rejects: self.rejects.count(chunk), ..Done::default() }))
     }
 
-    async fn attempt(&self, planned: &Planned, batches: Batches, pace: Pace) -> Result<Done> {
-        let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let (_, written) = tokio::join!(self.read(batches, sender), self.write(planned, receiver, pace));
-        written
-    }
-
-    fn at_source(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Rejected {
-            error
-        } else {
-            error.within(format_args!("source {}", self.session.source))
-        }
-    }
-
     /// Waits for the target. What it says of a row is said of the row alone.
-    async fn at_target<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn at_target<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let answer = answered(self.write_limit(), "target", answer).await;
         answer.map_err(|error| match error.kind() {
             ErrorKind::Rejected => error,
@@ -87,41 +76,41 @@ impl Shared {
         })
     }
 
-    /// Reads ahead of the one who writes.
-    async fn read(&self, mut batches: Batches, sender: mpsc::Sender<Result<Batch>>) {
-        loop {
-            let next = async { batches.next().await.transpose() };
-            let next = answered(self.read_limit(), "source", next).await.transpose();
-            let Some(batch) = next.map(|batch| batch.map_err(|error| self.at_source(error))) else { return };
-            let is_error = batch.is_err();
-            if sender.send(batch).await.is_err() || is_error {
-                return;
-            }
-        }
-    }
-
-    async fn write(&self, planned: &Planned, mut batches: mpsc::Receiver<Result<Batch>>, pace: Pace) -> Result<Done> {
+    async fn write(&self, planned: &Planned, batches: Reading, pace: Pace) -> Result<Done> {
         let mut tally = Tally { checksum: self.session.job.verify.then(Checksum::default), ..Tally::default() };
-        let mut open: Option<Box<dyn ChunkWriter>> = None;
-        while let Some(batch) = batches.recv().await {
-            let batch = batch?;
-            if open.is_none() {
-                let name = planned.chunk.to_string();
-                open = Some(self.at_target(self.session.writer.open(&name)).await?);
-            }
-            let writer = open.as_mut().expect("it was opened just now");
-            self.write_batch(planned, writer.as_mut(), batch, pace, &mut tally).await?;
-        }
-        let Some(writer) = open else { return Ok(Done::default()) };
+        // The range must be known before its rows are there for good; the wait for the disk is over by then.
+        let known = self.journal.sync(planned.line);
+        let (known, open) = tokio::join!(known, self.write_rows(planned, batches, pace, &mut tally));
+        let Some(writer) = open? else { return Ok(Done::default()) };
+        known?;
         self.rejects.keep(&planned.chunk, &tally.rejects)?;
-        // The range must be known before its rows are there for good.
-        self.journal.sync(planned.line).await?;
         self.at_target(writer.commit()).await?;
         let rejects = tally.rejects.len() as u64;
         self.rejected.fetch_add(rejects, Ordering::Relaxed);
         Progress::add(&self.progress.rejects, rejects);
         let checksum = tally.checksum.map(|checksum| checksum.to_string());
         Ok(Done { rows: tally.rows, bytes: tally.bytes, ms: 0, rejects, checksum })
+    }
+
+    /// Writes all rows, and gives back what is to be committed; nothing if there are none.
+    async fn write_rows(
+        &self,
+        planned: &Planned,
+        mut batches: Reading,
+        pace: Pace,
+        tally: &mut Tally,
+    ) -> Result<Option<Box<dyn ChunkWriter>>> {
+        let mut open: Option<Box<dyn ChunkWriter>> = None;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            if open.is_none() {
+                let name = planned.chunk.to_string();
+                open = Some(self.at_target(self.session.writer.open(&name)).await?);
+            }
+            let writer = open.as_mut().expect("it was opened just now");
+            self.write_batch(planned, writer.as_mut(), batch, pace, tally).await?;
+        }
+        Ok(open)
     }
 
     async fn write_batch(
@@ -193,7 +182,7 @@ impl Shared {
 
 /// One row as a batch.
 pub(super) fn single(batch: &RowBatch, at: usize) -> RowBatch {
-    let mut one = RowBatch::new(std::sync::Arc::clone(&batch.names));
+    let mut one = RowBatch::new(Arc::clone(&batch.names));
     one.push(batch.rows[at].clone());
     one
 }

@@ -8,6 +8,7 @@ mod connection;
 mod encode;
 mod reader;
 mod text;
+mod walk;
 mod writer;
 
 pub use self::reader::PostgresReader;

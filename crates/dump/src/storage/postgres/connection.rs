@@ -23,6 +23,8 @@ const SETTINGS: &str = "SET client_encoding TO 'UTF8'; SET datestyle TO 'ISO, YM
 #[derive(Clone)]
 pub(super) struct Pool {
     server: Server,
+    /// What every connection begins with.
+    pub settings: String,
     free: Arc<Mutex<Vec<Connection>>>,
 }
 
@@ -43,7 +45,7 @@ impl Drop for Connection {
 impl Pool {
     pub fn new(url: &str) -> Result<Self> {
         let server = Server::new(url, SILENCE_MAX).map_err(|error| Error::invalid(error.chain()))?;
-        Ok(Self { server, free: Arc::default() })
+        Ok(Self { server, settings: SETTINGS.to_owned(), free: Arc::default() })
     }
 
     pub async fn take(&self) -> Result<Connection> {
@@ -57,7 +59,7 @@ impl Pool {
         }
         let (client, driver) = self.server.connect().await.map_err(|error| failure("cannot connect", error))?;
         let connection = Connection { client, driver, prepared: Mutex::default() };
-        connection.run(SETTINGS).await?;
+        connection.run(&self.settings).await?;
         Ok(connection)
     }
 

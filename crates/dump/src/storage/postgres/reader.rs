@@ -1,14 +1,17 @@
 //! Reading a table.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
-use tokio_postgres::CopyOutStream;
+use parking_lot::Mutex;
+use tokio_postgres::{CopyOutStream, SimpleQueryRow};
 
 use super::catalog::{self, Table};
 use super::connection::{Connection, failure};
+use super::walk::{self, Ends};
 use super::{Place, encode, identifier, identifiers, literal, text};
 use crate::error::{Error, Result};
 use crate::key::{Key, Range};
@@ -27,6 +30,7 @@ pub struct PostgresReader {
     place: Place,
     options: ReadOptions,
     known: OnceLock<Arc<Known>>,
+    ends: Mutex<Ends>,
 }
 
 /// What was found out about the table.
@@ -40,7 +44,12 @@ struct Known {
 
 impl PostgresReader {
     pub fn new(location: &Location, options: &ReadOptions) -> Result<Self> {
-        Ok(Self { place: Place::read(location)?, options: options.clone(), known: OnceLock::new() })
+        Ok(Self {
+            place: Place::read(location)?,
+            options: options.clone(),
+            known: OnceLock::new(),
+            ends: Mutex::default(),
+        })
     }
 
     async fn known(&self) -> Result<Arc<Known>> {
@@ -93,17 +102,49 @@ impl PostgresReader {
         })
     }
 
-    /// The keys of at most one row.
-    async fn one_key(&self, known: &Known, columns: &[String], tail: &str) -> Result<Option<Key>> {
+    /// The keys that a query gives as texts.
+    async fn keys(&self, known: &Known, columns: &[String], sql: &str) -> Result<VecDeque<Key>> {
+        let kind = |name| known.table.schema.column(name).map_or(Kind::Text, |column| column.kind);
+        let kinds: Vec<Kind> = columns.iter().map(|name| kind(name)).collect();
+        let rows = self.place.pool.rows(sql).await?;
+        let value = |row: &SimpleQueryRow, at| text::value(row.get(at).unwrap_or_default().to_owned(), kinds[at]);
+        let key = |row: &SimpleQueryRow| Key((0..kinds.len()).map(|at| value(row, at)).collect());
+        Ok(rows.iter().map(key).collect())
+    }
+
+    /// The last key there is.
+    async fn last_key(&self, known: &Known, columns: &[String]) -> Result<Option<Key>> {
         let list: Vec<String> = columns.iter().map(|name| format!("{}::text", identifier(name))).collect();
-        let sql = format!("SELECT {} FROM {} AS t {tail}", list.join(", "), self.place.name());
-        let rows = self.place.pool.rows(&sql).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let value = |(at, name): (usize, &String)| {
-            let kind = known.table.schema.column(name).map_or(Kind::Text, |column| column.kind);
-            text::value(row.get(at).unwrap_or_default().to_owned(), kind)
+        // Without the `t` it would be the order of the texts that are selected.
+        let order: Vec<String> = columns.iter().map(|name| format!("t.{} DESC", identifier(name))).collect();
+        let (list, order, table) = (list.join(", "), order.join(", "), self.place.name());
+        let sql = format!("SELECT {list} FROM {table} AS t ORDER BY {order} LIMIT 1");
+        Ok(self.keys(known, columns, &sql).await?.pop_front())
+    }
+
+    /// The key of the row that is `rows` further than `after`.
+    async fn end(
+        &self,
+        known: &Known,
+        columns: &[String],
+        after: Option<&Key>,
+        upper: Option<&Key>,
+        rows: u64,
+    ) -> Result<Option<Key>> {
+        let steps = {
+            let mut ends = self.ends.lock();
+            if let Some(key) = ends.take(after, upper, rows) {
+                return Ok(Some(key));
+            }
+            ends.steps(rows)
         };
-        Ok(Some(Key(columns.iter().enumerate().map(value).collect())))
+        let first = known.condition(&Range { after: after.cloned(), upto: upper.cloned() });
+        let later = upper.map(|upper| format!(" AND {}", known.compare(columns, "<=", upper))).unwrap_or_default();
+        let sql = walk::statement(&self.place.name(), columns, rows, steps, &first, &later);
+        let found = self.keys(known, columns, &sql).await?;
+        let mut ends = self.ends.lock();
+        ends.keep(found, after, upper, rows);
+        Ok(ends.take(after, upper, rows))
     }
 
     async fn blocks(&self) -> Result<u64> {
@@ -201,10 +242,7 @@ impl Reader for PostgresReader {
     async fn upper(&self) -> Result<Upper> {
         let known = self.known().await?;
         let last = match &known.walk {
-            Walk::Key(columns) => {
-                let order: Vec<String> = columns.iter().map(|name| format!("t.{} DESC", identifier(name))).collect();
-                self.one_key(&known, columns, &format!("ORDER BY {} LIMIT 1", order.join(", "))).await?
-            }
+            Walk::Key(columns) => self.last_key(&known, columns).await?,
             Walk::Position(_) => {
                 Some(self.blocks().await?).filter(|blocks| *blocks > 0).map(|n| Key::int(n as i64 - 1))
             }
@@ -220,13 +258,7 @@ impl Reader for PostgresReader {
         let position = match &known.walk {
             Walk::Sequence => return Ok(Sequence::boundary(after, rows)),
             Walk::Key(columns) => {
-                let range = Range { after: after.cloned(), upto: upper.cloned() };
-                let condition = known.condition(&range);
-                // Without the `t` it would be the order of the texts that are selected.
-                let order: Vec<String> = columns.iter().map(|name| format!("t.{}", identifier(name))).collect();
-                let order = order.join(", ");
-                let tail = format!("{condition} ORDER BY {order} OFFSET {} LIMIT 1", rows.saturating_sub(1));
-                let found = self.one_key(&known, columns, &tail).await?;
+                let found = self.end(&known, columns, after, upper, rows).await?;
                 return Ok(found.map_or(Boundary::Last, Boundary::At));
             }
             Walk::Position(_) => {

@@ -1,5 +1,6 @@
 //! Writing a table.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ const LEDGER: &str = "flare_dump_ledger";
 /// The row of the ledger that says that a job has begun, and has not finished. Its number is 1 if the job made the
 /// table.
 const BEGUN: &str = "begun";
+
+/// Begins a transaction that waits for the disk. Those of chunks do not: [`PostgresWriter::settle`] does it for many.
+const DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit TO on";
 
 /// Writes a table.
 pub struct PostgresWriter {
@@ -46,7 +50,9 @@ struct Prepared {
 
 impl PostgresWriter {
     pub fn new(location: &Location) -> Result<Self> {
-        Ok(Self { place: Place::read(location)?, prepared: RwLock::default() })
+        let mut place = Place::read(location)?;
+        place.pool.settings.push_str("; SET synchronous_commit TO off");
+        Ok(Self { place, prepared: RwLock::default() })
     }
 
     fn prepared(&self) -> Result<Arc<Prepared>> {
@@ -144,6 +150,25 @@ impl Writer for PostgresWriter {
         Ok(written)
     }
 
+    fn settles(&self) -> bool {
+        true
+    }
+
+    async fn settle(&self, chunks: &[String]) -> Result<Vec<bool>> {
+        let prepared = self.prepared()?;
+        if prepared.is_finished {
+            return Ok(vec![true; chunks.len()]);
+        }
+        let connection = self.place.pool.take().await?;
+        let rows = connection.rows(&prepared.settle(chunks)).await?;
+        self.place.pool.give_back(connection);
+        let found: HashSet<&str> = rows.iter().filter_map(|row| row.get(0)).collect();
+        if !found.contains(BEGUN) {
+            return Err(Error::failed(format!("the ledger {} has lost the job {}", prepared.ledger, prepared.job)));
+        }
+        Ok(chunks.iter().map(|chunk| found.contains(chunk.as_str())).collect())
+    }
+
     async fn open(&self, chunk: &ChunkName) -> Result<Box<dyn ChunkWriter>> {
         let prepared = self.prepared()?;
         let connection = self.place.pool.take().await?;
@@ -189,7 +214,7 @@ impl Prepared {
     /// Makes ledger and table, in one transaction.
     fn begin(&self, is_created: bool) -> String {
         let mut sql = format!(
-            "BEGIN; SET LOCAL client_min_messages TO warning; CREATE TABLE IF NOT EXISTS {} (job text, chunk text, \
+            "{DURABLY}; SET LOCAL client_min_messages TO warning; CREATE TABLE IF NOT EXISTS {} (job text, chunk text, \
              rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (job, chunk)); ",
             self.ledger
         );
@@ -219,7 +244,7 @@ impl Prepared {
 
     /// Makes the key, puts the table in its place, and removes the ledger, in one transaction.
     fn end(&self, place: &Place) -> String {
-        let mut sql = "BEGIN; SET LOCAL client_min_messages TO warning; ".to_owned();
+        let mut sql = format!("{DURABLY}; SET LOCAL client_min_messages TO warning; ");
         if self.makes_key && !self.key.is_empty() {
             sql.push_str(&format!(
                 "DO $flare$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_constraint WHERE contype = 'p' \
@@ -243,6 +268,18 @@ impl Prepared {
         sql
     }
 
+    /// Waits for the disk once, and tells which chunks it has. A commit that was seen lies before this one in the log of
+    /// the server, which is written in order; a transaction without a change would not wait.
+    fn settle(&self, chunks: &[String]) -> String {
+        let (ledger, job, begun) = (&self.ledger, literal(&self.job), literal(BEGUN));
+        let chunks: Vec<String> = chunks.iter().map(|chunk| literal(chunk)).collect();
+        format!(
+            "{DURABLY}; UPDATE {ledger} SET at = now() WHERE job = {job} AND chunk = {begun} RETURNING chunk; \
+             SELECT chunk FROM {ledger} WHERE job = {job} AND chunk IN ({}); COMMIT",
+            chunks.join(", ")
+        )
+    }
+
     async fn ledger_row(&self, connection: &Connection, chunk: &str) -> Result<Option<Written>> {
         let (ledger, job, chunk) = (&self.ledger, literal(&self.job), literal(chunk));
         let rows = connection.rows(&format!("SELECT rows FROM {ledger} WHERE job = {job} AND chunk = {chunk}")).await?;
@@ -264,6 +301,9 @@ impl Prepared {
     }
 }
 
+/// A `COPY` from us under way.
+type Copying = Pin<Box<CopyInSink<Bytes>>>;
+
 /// A chunk: one transaction on one connection.
 struct TableChunk {
     place: Place,
@@ -272,7 +312,7 @@ struct TableChunk {
     statement: String,
     chunk: String,
     table: String,
-    copying: Option<Pin<Box<CopyInSink<Bytes>>>>,
+    copying: Option<Copying>,
     rows: u64,
     /// Whether the transaction has been begun; it is with the first rows.
     is_begun: bool,
@@ -292,16 +332,8 @@ impl TableChunk {
         let sink = self.copying.as_mut().expect("it was opened just now");
         if sink.send(data).await.is_err() {
             // The server has stopped listening; why is in its answer.
-            self.end_copy().await?;
+            end_copy(self.copying.take()).await?;
             return Err(Error::unavailable("the connection is closed"));
-        }
-        Ok(())
-    }
-
-    /// Ends the `COPY`, and hears whether all of it was good.
-    async fn end_copy(&mut self) -> Result<()> {
-        if let Some(mut copying) = self.copying.take() {
-            copying.as_mut().finish().await.map_err(|error| failure("writing failed", error))?;
         }
         Ok(())
     }
@@ -326,14 +358,14 @@ impl ChunkWriter for TableChunk {
     }
 
     async fn attempt(&mut self, batch: RowBatch) -> Result<()> {
-        self.end_copy().await?;
+        end_copy(self.copying.take()).await?;
         if !self.is_begun {
             self.connection.run("BEGIN").await?;
             self.is_begun = true;
         }
         self.connection.run("SAVEPOINT attempt").await?;
         let copied = match self.copy(&batch).await {
-            Ok(()) => self.end_copy().await,
+            Ok(()) => end_copy(self.copying.take()).await,
             Err(error) => Err(error),
         };
         let undo = if copied.is_ok() { "RELEASE attempt" } else { "ROLLBACK TO attempt; RELEASE attempt" };
@@ -344,17 +376,16 @@ impl ChunkWriter for TableChunk {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<Written> {
-        self.end_copy().await?;
-        let (prepared, connection) = (&self.prepared, &self.connection);
+        let (copying, prepared, connection) = (self.copying.take(), &self.prepared, &self.connection);
+        let (ledger, job, chunk, rows) = (&prepared.ledger, literal(&prepared.job), literal(&self.chunk), self.rows);
+        let mut sql = if self.is_begun { String::new() } else { "BEGIN; ".to_owned() };
         if prepared.mode == WriteMode::Upsert {
-            connection.run(&prepared.upsert(&self.table)).await?;
+            sql.push_str(&format!("{}; ", prepared.upsert(&self.table)));
         }
-        let (ledger, job, chunk) = (&prepared.ledger, literal(&prepared.job), literal(&self.chunk));
-        let begin = if self.is_begun { "" } else { "BEGIN; " };
-        let rows = self.rows;
-        let noted = connection
-            .run(&format!("{begin}INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {rows}); COMMIT"))
-            .await;
+        sql.push_str(&format!("INSERT INTO {ledger} (job, chunk, rows) VALUES ({job}, {chunk}, {rows}); COMMIT"));
+        // One wait for all of it: if the server refuses the rows, the transaction has failed and the rest does nothing.
+        let (copied, noted) = tokio::join!(end_copy(copying), connection.run(&sql));
+        copied?;
         let mut written = Written { rows };
         if let Err(error) = noted {
             connection.run("ROLLBACK").await?;
@@ -364,5 +395,16 @@ impl ChunkWriter for TableChunk {
         let Self { place, connection, .. } = *self;
         place.pool.give_back(connection);
         Ok(written)
+    }
+}
+
+/// Ends a `COPY`, and hears whether all of it was good.
+async fn end_copy(copying: Option<Copying>) -> Result<()> {
+    match copying {
+        Some(mut copying) => match copying.as_mut().finish().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(failure("writing failed", error)),
+        },
+        None => Ok(()),
     }
 }
