@@ -177,7 +177,7 @@ fn bytes(value: &Value) -> Option<Value> {
 fn date(value: &Value) -> Option<Value> {
     match value {
         Value::Date(_) => Some(value.clone()),
-        Value::Text(text) => text.trim().parse().ok().map(Value::Date),
+        Value::Text(text) => date(&Value::DateTime(civil(text)?)),
         Value::DateTime(at) if at.time() == jiff::civil::Time::midnight() => Some(Value::Date(at.date())),
         _ => None,
     }
@@ -186,7 +186,8 @@ fn date(value: &Value) -> Option<Value> {
 fn time(value: &Value) -> Option<Value> {
     match value {
         Value::Time(_) => Some(value.clone()),
-        Value::Text(text) => text.trim().parse().ok().map(Value::Time),
+        // What has a day is not only a time.
+        Value::Text(text) if civil(text).is_none() => text.trim().parse().ok().map(Value::Time),
         _ => None,
     }
 }
@@ -196,9 +197,15 @@ fn datetime(value: &Value) -> Option<Value> {
         Value::DateTime(_) => Some(value.clone()),
         Value::Date(date) => Some(Value::DateTime(date.to_datetime(jiff::civil::Time::midnight()))),
         Value::Instant(at) => Some(Value::DateTime(jiff::tz::Offset::UTC.to_datetime(*at))),
-        Value::Text(text) => text.trim().parse().ok().map(Value::DateTime),
+        Value::Text(text) => civil(text).map(Value::DateTime),
         _ => None,
     }
+}
+
+/// What a text says without a zone. One that has a zone would lose it.
+fn civil(text: &str) -> Option<jiff::civil::DateTime> {
+    let text = text.trim();
+    text.parse().ok().filter(|_| text.parse::<jiff::Timestamp>().is_err())
 }
 
 /// What has no zone is taken as UTC.
@@ -253,7 +260,7 @@ mod tests {
         check(Value::Float(9.3e18), "int64", None);
         check(Value::Int(40_000), "int16", None);
         check(decimal("12.00"), "int64", Some("12"));
-        check(Value::text("1.250"), "decimal(4,2)", Some("{\"$numberDecimal\":\"1.250\"}"));
+        check(Value::text("1.250"), "decimal(4,2)", Some("1.250"));
         check(Value::text("1.259"), "decimal(4,2)", None);
         check(Value::Int(100), "decimal(4,2)", None);
         check(Value::text("1e400"), "float64", None);
@@ -264,6 +271,13 @@ mod tests {
         check(Value::text("2024-01-31T12:00:00+02:00"), "timestamp", Some("{\"$date\":\"2024-01-31T10:00:00Z\"}"));
         check(Value::text("2024-01-31 12:00:00"), "timestamp", Some("{\"$date\":\"2024-01-31T12:00:00Z\"}"));
         check(Value::text("soon"), "timestamp", None);
+        check(Value::text("2024-01-31"), "date", Some("{\"$day\":\"2024-01-31\"}"));
+        check(Value::text("2024-01-31 00:00:00"), "date", Some("{\"$day\":\"2024-01-31\"}"));
+        check(Value::text("2024-01-31 10:00:00"), "date", None);
+        check(Value::text("10:00:00"), "time", Some("{\"$time\":\"10:00:00\"}"));
+        check(Value::text("2024-01-31 10:00:00"), "time", None);
+        check(Value::text("2024-01-31 10:00:00"), "datetime", Some("{\"$datetime\":\"2024-01-31T10:00:00\"}"));
+        check(Value::text("2024-01-31T10:00:00+02:00"), "datetime", None);
         check(Value::ObjectId([10; 12]), "text", Some("\"0a0a0a0a0a0a0a0a0a0a0a0a\""));
         check(Value::Null, "int64", Some("null"));
         check(Value::text("yes"), "bool", Some("true"));
@@ -278,7 +292,11 @@ mod tests {
             so.iter().for_each(|text| assert!(is_written_so(text, kind), "{text} as {kind}"));
             otherwise.iter().for_each(|text| assert!(!is_written_so(text, kind), "{text} as {kind}"));
         };
-        check("int64", &["0", "-1", "9223372036854775807"], &["007", "+1", "-0", " 1", "1.0", "", "-", "9223372036854775808"]);
+        check(
+            "int64",
+            &["0", "-1", "9223372036854775807"],
+            &["007", "+1", "-0", " 1", "1.0", "", "-", "9223372036854775808"],
+        );
         check("int16", &["32767"], &["32768"]);
         check("decimal", &["1.10", "-0", "12345678901234567890123", "1E+3"], &["1.", ".5", "01", "+1", " 1"]);
         check("bool", &["true", "false"], &["t", "1", "yes", "True"]);

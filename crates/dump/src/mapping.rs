@@ -257,17 +257,15 @@ fn for_target(value: Value, kind: Kind, is_json_text: bool) -> Result<Value, Str
 
 /// The value of a text, if its type would write it in the same way.
 fn as_sampled(value: Value, kind: Kind) -> Result<Value, String> {
-    if let Value::Text(text) = &value
-        && !is_written_so(text, kind)
-    {
-        let shown = crate::convert::shown(&value);
-        let name = kind.name();
-        return Err(format!(
-            "{shown} is not how {name} is written, which the first rows are all: say in a job file what the column is, \
-             such as as = \"text\" (`flare dump guess` writes one)"
-        ));
-    }
-    convert(value, kind)
+    const HINT: &str = "the first rows suggest the type, a job file can name another (`flare dump guess` writes one)";
+    let reason = match (&value, convert(value.clone(), kind)) {
+        (Value::Text(text), Ok(_)) if !is_written_so(text, kind) => {
+            format!("{} is not how {kind} is written", crate::convert::shown(&value))
+        }
+        (_, Ok(value)) => return Ok(value),
+        (_, Err(reason)) => reason,
+    };
+    Err(format!("{reason}; {HINT}"))
 }
 
 /// The fields of a JSON object.

@@ -86,8 +86,12 @@ async fn the_types_of_a_table_that_exists_decide() {
             "5: column f: cannot make float64 of text \"much\"",
             "6: column b: cannot make bool of text \"maybe\"",
         ];
-        assert_eq!(refused[..5], expected, "{table}");
-        assert!(refused.len() == 6 && refused[5].starts_with("7: column j: the text is no JSON"), "{table}: {refused:?}");
+        let is_so = refused.iter().zip(expected).all(|(found, expected)| found.starts_with(expected));
+        assert!(is_so, "{table}: {refused:?}");
+        assert!(
+            refused.len() == 6 && refused[5].starts_with("7: column j: the text is no JSON"),
+            "{table}: {refused:?}"
+        );
         let refused = append(folder.path(), "a.ndjson", DOCUMENTS, &table).await;
         let expected = [
             "2: column n: cannot make int32 of a float 1.5",
@@ -101,11 +105,12 @@ async fn the_types_of_a_table_that_exists_decide() {
         let text = std::fs::read_to_string(&out).unwrap();
         let mut found: Vec<&str> = text.lines().collect();
         found.sort_unstable();
-        let exact = |line: &str| line.replace("1.50,", "1.5,").replace("12.00,", "12.0,");
         // SQLite keeps a decimal as it came.
-        let is_sqlite = table.starts_with("sqlite");
+        let padded = |line: &str| {
+            line.replace(r#"{"$numberDecimal":"1.5"}"#, "1.50").replace(r#"{"$numberDecimal":"12.0"}"#, "12.00")
+        };
         for (found, expected) in found.iter().zip(ROWS) {
-            if is_sqlite { assert_eq!(exact(found), exact(expected)) } else { assert_eq!(*found, expected, "{table}") }
+            assert_eq!(padded(found), expected, "{table}");
         }
         assert_eq!(found.len(), ROWS.len(), "{table}: {found:?}");
     }

@@ -31,7 +31,7 @@ const _: () = assert!(
 
 /// So many rows that the copy cannot end before the last kill.
 const fn rows(kills: usize) -> usize {
-    (kills * 20 + 100) * CHUNKSIZE
+    (kills * 12 + 100) * CHUNKSIZE
 }
 
 /// Numbers that look random and are the same in every run.
@@ -105,7 +105,7 @@ fn kill_often(desk: &Desk, kills: usize, in_flight: impl Fn() -> usize) -> usize
         if !is_early {
             told.extend((0..=dice.throw(3)).map(|_| running.completed()));
         }
-        linger(Duration::from_micros(dice.throw(if is_early { 100_000 } else { 4_000 })));
+        linger(Duration::from_micros(dice.throw(if is_early { 100_000 } else { 3_000 })));
         told.extend(running.kill());
         for event in told {
             let chunk = event["chunk"].as_str().unwrap();

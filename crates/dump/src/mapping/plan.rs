@@ -171,7 +171,8 @@ impl Sides<'_> {
         let said = match &rule.kind {
             None => None,
             Some(name) => Some(
-                Kind::from_name(name).ok_or_else(|| Error::invalid(format!("{name:?} is no type: see docs/dump.md")))?,
+                Kind::from_name(name)
+                    .ok_or_else(|| Error::invalid(format!("{name:?} is no type: see docs/dump.md")))?,
             ),
         };
         let origin = match &from {

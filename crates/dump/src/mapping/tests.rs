@@ -124,7 +124,8 @@ fn onto(from: Column, to: Kind, value: Value) -> Result<Value, String> {
 fn the_type_of_a_column_that_exists_decides() {
     let text = |text: &str| Value::text(text);
     let typed = |kind| Column::new("a", kind);
-    let is = |from: Kind, to: Kind, value: Value, expected: Value| assert_eq!(onto(typed(from), to, value), Ok(expected));
+    let is =
+        |from: Kind, to: Kind, value: Value, expected: Value| assert_eq!(onto(typed(from), to, value), Ok(expected));
     is(Kind::Text, Kind::Int32, text("1"), Value::Int(1));
     is(Kind::Int64, Kind::Text, Value::Int(1), text("1"));
     is(Kind::Text, Kind::Json, text("[1]"), Value::Json("[1]".into()));
@@ -148,7 +149,7 @@ fn a_text_that_the_sample_does_not_promise_is_refused() {
     let sampled = |kind| Column { native: Some(infer::READ_FROM_TEXT.to_owned()), ..Column::new("a", kind) };
     assert_eq!(onto(sampled(Kind::Int64), Kind::Int32, Value::text("7")), Ok(Value::Int(7)));
     assert_eq!(onto(sampled(Kind::Int64), Kind::Float64, Value::text("7.5")), Ok(Value::Float(7.5)));
-    for odd in ["007", "+1", "1.0"] {
+    for odd in ["007", "+1", " 1"] {
         let reason = onto(sampled(Kind::Int64), Kind::Int64, Value::text(odd)).unwrap_err();
         assert!(reason.starts_with(&format!("column a: text {odd:?} is not how int64 is written")), "{reason}");
     }

@@ -100,9 +100,9 @@ fn url(key: Option<&Key>) -> Result<Option<&str>> {
     match key.map(|key| key.0.as_slice()) {
         None => Ok(None),
         Some([Value::Text(url)]) => Ok(Some(url)),
-        Some(_) => Err(Error::invalid(
-            "the history is of a version that counted documents: use --fresh to begin again",
-        )),
+        Some(_) => {
+            Err(Error::invalid("the history is of a version that counted documents: use --fresh to begin again"))
+        }
     }
 }
 
