@@ -85,7 +85,8 @@ fn failure(what: &str, error: rusqlite::Error) -> Error {
         Some(ErrorCode::CannotOpen | ErrorCode::NotADatabase | ErrorCode::ReadOnly) => ErrorKind::Invalid,
         _ => ErrorKind::Failed,
     };
-    Error::new(kind, what).because(error)
+    // The driver would repeat the reason as its cause.
+    Error::new(kind, format!("{what}: {error}"))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
