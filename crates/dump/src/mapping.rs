@@ -232,7 +232,7 @@ impl Made {
             (None, _) => Ok(value),
             (Some(kind), Why::Asked) => convert(value, kind),
             (Some(kind), Why::Target { is_json_text }) => for_target(value, kind, is_json_text),
-            (Some(kind), Why::Sample) => as_sampled(value, kind),
+            (Some(kind), Why::Sample) => as_sampled(&value, kind),
         }
     }
 }
@@ -256,11 +256,11 @@ fn for_target(value: Value, kind: Kind, is_json_text: bool) -> Result<Value, Str
 }
 
 /// The value of a text, if its type would write it in the same way.
-fn as_sampled(value: Value, kind: Kind) -> Result<Value, String> {
+fn as_sampled(value: &Value, kind: Kind) -> Result<Value, String> {
     const HINT: &str = "the first rows suggest the type, a job file can name another (`flare dump guess` writes one)";
-    let reason = match (&value, convert(value.clone(), kind)) {
+    let reason = match (value, convert(value.clone(), kind)) {
         (Value::Text(text), Ok(_)) if !is_written_so(text, kind) => {
-            format!("{} is not how {kind} is written", crate::convert::shown(&value))
+            format!("{} is not how {kind} is written", crate::convert::shown(value))
         }
         (_, Ok(value)) => return Ok(value),
         (_, Err(reason)) => reason,
