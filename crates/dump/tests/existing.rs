@@ -70,8 +70,8 @@ async fn the_types_of_a_table_that_exists_decide() {
     rusqlite::Connection::open(&origin)
         .unwrap()
         .execute_batch(
-            "CREATE TABLE empty (id INTEGER PRIMARY KEY, n INT32, d DECIMAL_TEXT(6,2), f REAL, b BOOLEAN, day DATE_TEXT, \
-             j JSON_TEXT, s TEXT)",
+            "CREATE TABLE empty (id INTEGER PRIMARY KEY, n INT32, d DECIMAL_TEXT(6,2), f REAL, b BOOLEAN, \
+             day DATE_TEXT, j JSON_TEXT, s TEXT)",
         )
         .unwrap();
     for table in server::tables(folder.path(), "existing") {

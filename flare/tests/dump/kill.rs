@@ -91,9 +91,9 @@ impl Running {
     }
 }
 
-/// Kills the copy of `job.toml` again and again, a few chunks and a moment after each beginning; then lets it end. Returns
-/// how many runs were killed. `in_flight` says how many rows the target has of chunks that are not noted as done, which
-/// will be done again.
+/// Kills the copy of `job.toml` again and again, a few chunks and a moment after each beginning; then lets it end.
+/// Returns how many runs were killed. `in_flight` says how many rows the target has of chunks that are not noted as
+/// done, which will be done again.
 fn kill_often(desk: &Desk, kills: usize, in_flight: impl Fn() -> usize) -> usize {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut done: HashSet<String> = HashSet::new();
