@@ -8,9 +8,9 @@ use flare_dump::error::ErrorKind;
 use flare_dump::event::{Progress, Silent};
 use flare_dump::history::Place;
 use flare_dump::job::Job;
-use flare_dump::key::{Key, Range};
+use flare_dump::key::Range;
 use flare_dump::location::Location;
-use flare_dump::port::WriteMode;
+use flare_dump::port::{Upper, WriteMode};
 use flare_dump::row::Batch;
 use flare_dump::session::Session;
 use flare_dump::storage::{self, ReadOptions};
@@ -105,7 +105,8 @@ async fn documents_that_come_and_go_meanwhile_shift_no_page() {
     let location = Location::parse(&address(&flare, USERS)).unwrap();
     let reader = storage::reader(&location, &ReadOptions::default()).unwrap();
     reader.describe().await.unwrap();
-    let mut batches = reader.read(&Range { after: None, upto: Some(Key::int(10_000)) }, false);
+    let Upper::Key(upper) = reader.upper().await.unwrap() else { panic!("there are documents") };
+    let mut batches = reader.read(&Range { after: None, upto: Some(upper) }, false);
     let mut found = Vec::new();
     let mut pages = 0;
     while let Some(batch) = batches.next().await {
@@ -129,6 +130,8 @@ async fn documents_that_come_and_go_meanwhile_shift_no_page() {
                     .collect();
                 flare.client().post("/documents", &json!(came)).await.expect(202);
             }
+            // And behind, where nobody looks any more.
+            3 => flare.put(&user(99_999), 1).await,
             _ => (),
         }
     }

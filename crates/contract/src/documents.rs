@@ -30,6 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_change_says_what_it_replaced_and_both_are_found,
     streams_do_not_see_each_other,
     a_list_is_in_url_order_and_counts_all,
+    a_list_goes_on_behind_a_url,
     a_list_is_narrowed_by_prefix_and_time,
     a_listener_hears_every_change_in_order_before_the_writer_is_answered,
 ];
@@ -264,6 +265,29 @@ async fn a_list_is_in_url_order_and_counts_all(store: Store) {
     assert_eq!(list(9, 2).await, (vec![], 4));
     let cut = DocumentQuery { limit: 10, bytes_max: Some(1), ..Default::default() };
     assert_eq!(names(&store.documents.page(stream.id, &cut).await.unwrap().documents), ["a"]);
+}
+
+async fn a_list_goes_on_behind_a_url(store: Store) {
+    let stream = make::stored_stream(&store, ENDPOINT).await;
+    for name in ["d", "aa", "c", "b", "a", "ac"] {
+        make::write(&store, make::put(&stream, name, 1)).await.unwrap();
+    }
+    make::write(&store, make::delete(&stream, "c", None)).await.unwrap();
+    let list = async |after: &str, prefix: &str, offset, limit| {
+        let after = Some(make::url(after));
+        let query = DocumentQuery { after, prefix: prefix.into(), offset, limit, ..Default::default() };
+        let page = store.documents.page(stream.id, &query).await.unwrap();
+        (names(&page.documents).join(" "), page.total)
+    };
+    assert_eq!(list("a", "", 0, 10).await, ("aa ac b d".to_owned(), 5));
+    assert_eq!(list("a", "", 0, 2).await, ("aa ac".to_owned(), 5));
+    assert_eq!(list("a", "", 2, 1).await, ("b".to_owned(), 5));
+    // It need not be there.
+    assert_eq!(list("c", "", 0, 10).await, ("d".to_owned(), 5));
+    assert_eq!(list("ab", "http://api.test/users/a", 0, 10).await, ("ac".to_owned(), 3));
+    assert_eq!(list("a", "http://api.test/users/b", 0, 10).await, ("b".to_owned(), 1));
+    assert_eq!(list("b", "http://api.test/users/a", 0, 10).await, (String::new(), 3));
+    assert_eq!(list("d", "", 0, 10).await, (String::new(), 5));
 }
 
 async fn a_list_is_narrowed_by_prefix_and_time(store: Store) {

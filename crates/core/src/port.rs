@@ -180,6 +180,8 @@ pub struct DocumentQuery {
     pub prefix: String,
     /// Only documents that changed at or after this time.
     pub changed_since: Option<Timestamp>,
+    /// Only URLs behind this one: such a page costs the same wherever it is. What it leaves out still counts.
+    pub after: Option<DocumentUrl>,
     pub offset: usize,
     pub limit: usize,
     /// About so much content at most, but at least one document; without it, whatever the limit holds.
@@ -229,7 +231,8 @@ pub trait Documents: Send + Sync {
     /// The oldest change of the document past `after` that is kept, a tombstone included.
     async fn next_change(&self, stream: StreamId, url: &DocumentUrl, after: Sequence) -> Result<Option<Change>>;
 
-    /// Documents that are there (no tombstones), in URL order.
+    /// Documents that are there (no tombstones), in URL order. None is passed over: a page ends before a document that
+    /// changed while it was read, and is empty only if there is nothing.
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage>;
 
     /// The changes of the stream, in order of the sequences: the feed.

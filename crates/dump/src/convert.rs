@@ -19,7 +19,10 @@ pub fn convert(value: Value, kind: Kind) -> Result<Value, String> {
         Kind::Int16 => integer(&value).filter(|number| i16::try_from(*number).is_ok()).map(Value::Int),
         Kind::Int32 => integer(&value).filter(|number| i32::try_from(*number).is_ok()).map(Value::Int),
         Kind::Int64 => integer(&value).map(Value::Int),
-        Kind::Decimal(_) => decimal(&value),
+        Kind::Decimal(None) => decimal(&value),
+        Kind::Decimal(Some((precision, scale))) => {
+            decimal(&value).filter(|value| matches!(value, Value::Decimal(number) if number.fits(precision, scale)))
+        }
         Kind::Float32 | Kind::Float64 => float(&value),
         Kind::Text => return Ok(Value::Text(text(value))),
         Kind::Bytes => bytes(&value),
@@ -31,7 +34,20 @@ pub fn convert(value: Value, kind: Kind) -> Result<Value, String> {
         Kind::ObjectId => object_id(&value),
         Kind::Json | Kind::JsonBinary => return Ok(as_json(value)),
     };
-    converted.ok_or_else(|| format!("cannot make {} of {}", kind.name(), shown(&value)))
+    converted.ok_or_else(|| format!("cannot make {kind} of {}", shown(&value)))
+}
+
+/// Whether a value of the kind would be written as exactly this text.
+pub fn is_written_so(written: &str, kind: Kind) -> bool {
+    match kind {
+        Kind::Int16 | Kind::Int32 | Kind::Int64 => {
+            let digits = written.strip_prefix('-').unwrap_or(written);
+            let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain && (written == "0" || !digits.starts_with('0')) && convert(Value::text(written), kind).is_ok()
+        }
+        Kind::Text => true,
+        _ => convert(Value::text(written), kind).is_ok_and(|value| text(value) == written),
+    }
 }
 
 /// The value for a message, shortened.
@@ -135,7 +151,12 @@ fn float(value: &Value) -> Option<Value> {
         Value::Int(number) if (*number as f64) as i128 == i128::from(*number) => Some(Value::Float(*number as f64)),
         // Who asks for floats takes the nearest one.
         Value::Decimal(number) => number.as_str().parse().ok().map(Value::Float),
-        Value::Text(text) => text.trim().parse().ok().map(Value::Float),
+        Value::Text(text) => {
+            let text = text.trim();
+            let number: f64 = text.parse().ok()?;
+            // A number that is too large becomes infinite by being read.
+            (number.is_finite() || !text.contains(|c: char| c.is_ascii_digit())).then_some(Value::Float(number))
+        }
         _ => None,
     }
 }
@@ -156,7 +177,7 @@ fn bytes(value: &Value) -> Option<Value> {
 fn date(value: &Value) -> Option<Value> {
     match value {
         Value::Date(_) => Some(value.clone()),
-        Value::Text(text) => text.trim().parse().ok().map(Value::Date),
+        Value::Text(text) => date(&Value::DateTime(civil(text)?)),
         Value::DateTime(at) if at.time() == jiff::civil::Time::midnight() => Some(Value::Date(at.date())),
         _ => None,
     }
@@ -165,7 +186,8 @@ fn date(value: &Value) -> Option<Value> {
 fn time(value: &Value) -> Option<Value> {
     match value {
         Value::Time(_) => Some(value.clone()),
-        Value::Text(text) => text.trim().parse().ok().map(Value::Time),
+        // What has a day is not only a time.
+        Value::Text(text) if civil(text).is_none() => text.trim().parse().ok().map(Value::Time),
         _ => None,
     }
 }
@@ -175,9 +197,15 @@ fn datetime(value: &Value) -> Option<Value> {
         Value::DateTime(_) => Some(value.clone()),
         Value::Date(date) => Some(Value::DateTime(date.to_datetime(jiff::civil::Time::midnight()))),
         Value::Instant(at) => Some(Value::DateTime(jiff::tz::Offset::UTC.to_datetime(*at))),
-        Value::Text(text) => text.trim().parse().ok().map(Value::DateTime),
+        Value::Text(text) => civil(text).map(Value::DateTime),
         _ => None,
     }
+}
+
+/// What a text says without a zone. One that has a zone would lose it.
+fn civil(text: &str) -> Option<jiff::civil::DateTime> {
+    let text = text.trim();
+    text.parse().ok().filter(|_| text.parse::<jiff::Timestamp>().is_err())
 }
 
 /// What has no zone is taken as UTC.
@@ -232,17 +260,48 @@ mod tests {
         check(Value::Float(9.3e18), "int64", None);
         check(Value::Int(40_000), "int16", None);
         check(decimal("12.00"), "int64", Some("12"));
+        check(Value::text("1.250"), "decimal(4,2)", Some("1.250"));
+        check(Value::text("1.259"), "decimal(4,2)", None);
+        check(Value::Int(100), "decimal(4,2)", None);
+        check(Value::text("1e400"), "float64", None);
+        check(Value::text("inf"), "float64", Some("{\"$numberDouble\":\"Infinity\"}"));
         check(Value::Int(9_007_199_254_740_993), "float64", None);
         check(Value::Int(i64::MAX), "float64", None);
         check(Value::Float(0.1), "decimal", Some("{\"$numberDecimal\":\"0.1\"}"));
         check(Value::text("2024-01-31T12:00:00+02:00"), "timestamp", Some("{\"$date\":\"2024-01-31T10:00:00Z\"}"));
         check(Value::text("2024-01-31 12:00:00"), "timestamp", Some("{\"$date\":\"2024-01-31T12:00:00Z\"}"));
         check(Value::text("soon"), "timestamp", None);
+        check(Value::text("2024-01-31"), "date", Some("{\"$day\":\"2024-01-31\"}"));
+        check(Value::text("2024-01-31 00:00:00"), "date", Some("{\"$day\":\"2024-01-31\"}"));
+        check(Value::text("2024-01-31 10:00:00"), "date", None);
+        check(Value::text("10:00:00"), "time", Some("{\"$time\":\"10:00:00\"}"));
+        check(Value::text("2024-01-31 10:00:00"), "time", None);
+        check(Value::text("2024-01-31 10:00:00"), "datetime", Some("{\"$datetime\":\"2024-01-31T10:00:00\"}"));
+        check(Value::text("2024-01-31T10:00:00+02:00"), "datetime", None);
         check(Value::ObjectId([10; 12]), "text", Some("\"0a0a0a0a0a0a0a0a0a0a0a0a\""));
         check(Value::Null, "int64", Some("null"));
         check(Value::text("yes"), "bool", Some("true"));
         check(Value::text("x"), "json", Some("\"x\""));
         check(Value::text("\\x00ff"), "bytes", Some("{\"$binary\":{\"base64\":\"AP8=\",\"subType\":\"00\"}}"));
+    }
+
+    #[test]
+    fn a_type_writes_a_text_in_one_way() {
+        let check = |kind: &str, so: &[&str], otherwise: &[&str]| {
+            let kind = Kind::from_name(kind).unwrap();
+            so.iter().for_each(|text| assert!(is_written_so(text, kind), "{text} as {kind}"));
+            otherwise.iter().for_each(|text| assert!(!is_written_so(text, kind), "{text} as {kind}"));
+        };
+        check(
+            "int64",
+            &["0", "-1", "9223372036854775807"],
+            &["007", "+1", "-0", " 1", "1.0", "", "-", "9223372036854775808"],
+        );
+        check("int16", &["32767"], &["32768"]);
+        check("decimal", &["1.10", "-0", "12345678901234567890123", "1E+3"], &["1.", ".5", "01", "+1", " 1"]);
+        check("bool", &["true", "false"], &["t", "1", "yes", "True"]);
+        check("timestamp", &["2024-01-31T10:00:00Z"], &["2024-01-31 10:00:00", "2024-01-31T10:00:00+02:00"]);
+        check("text", &["", "anything"], &[]);
     }
 
     #[test]

@@ -116,7 +116,8 @@ pub async fn run(
 /// Begins a history or goes on with one, and makes the target ready.
 async fn begin(session: &Session, journal: &Journal, rejects: &Rejects, run: &Run) -> Result<()> {
     let fingerprint = session.job.fingerprint()?;
-    let history = journal.history();
+    let before = journal.history();
+    let history = &before;
     let is_open = !history.job.is_empty() && history.state != State::Ended;
     if is_open && !run.fresh {
         if !run.resume {
@@ -132,16 +133,22 @@ async fn begin(session: &Session, journal: &Journal, rejects: &Rejects, run: &Ru
             ));
         }
     } else if run.resume && history.state == State::Ended && !history.job.is_empty() {
-        return Err(Error::invalid("this copy is ended: there is nothing to resume"));
+        return Err(Error::invalid(format!(
+            "this copy is complete, there is nothing to resume ({}): to copy again, use run, with --mode replace if the \
+             target is to be made anew",
+            journal.place().history().display()
+        )));
     } else if run.resume && !run.fresh {
         return Err(Error::invalid(format!(
-            "there is no copy to resume: {} is missing",
+            "there is no copy to resume: {} is missing here; begin one with `flare dump run`, or go to the folder and use \
+             the addresses of the one that was begun",
             journal.place().history().display()
         )));
     } else {
         journal.clear()?;
         rejects.clear()?;
-        let upper = match session.reader.upper().await? {
+        let upper = session.reader.upper().await.map_err(|error| error.within(&session.source))?;
+        let upper = match upper {
             Upper::Key(key) => Some(key),
             Upper::Empty | Upper::Unknown => None,
         };
@@ -162,7 +169,7 @@ async fn begin(session: &Session, journal: &Journal, rejects: &Rejects, run: &Ru
     }
     if let Err(error) = session.writer.prepare(&target).await {
         if !history.prepared {
-            journal.clear()?;
+            journal.put_back(before)?;
         }
         return Err(error.within(&session.target));
     }

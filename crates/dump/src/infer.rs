@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::convert::{self, convert};
+use crate::convert::is_written_so;
 use crate::row::RowBatch;
 use crate::value::{Column, Kind, Schema, Value};
 
@@ -92,14 +92,13 @@ fn common(one: Kind, other: Kind) -> Kind {
 
 /// The type that would write exactly this text.
 fn kind_of_text(text: &str) -> Kind {
-    let is_written_as = |kind: Kind| convert(Value::text(text), kind).is_ok_and(|value| convert::text(value) == text);
     match text {
         "true" | "false" => return Kind::Bool,
         _ if !text.starts_with(|first: char| first.is_ascii_hexdigit() || first == '-') => return Kind::Text,
         _ => (),
     }
     let kinds = [Kind::Int64, Kind::Decimal(None), Kind::Uuid, Kind::Date, Kind::Instant];
-    kinds.into_iter().find(|kind| is_written_as(*kind)).unwrap_or(Kind::Text)
+    kinds.into_iter().find(|kind| is_written_so(text, *kind)).unwrap_or(Kind::Text)
 }
 
 #[cfg(test)]
@@ -116,6 +115,8 @@ mod tests {
         };
         check(&["1", "-20"], Kind::Int64);
         check(&["1", "007"], Kind::Text);
+        check(&["1", "+1"], Kind::Text);
+        check(&["1", "12345678901234567890"], Kind::Decimal(None));
         check(&["1", "1.50"], Kind::Decimal(None));
         check(&["1", "x"], Kind::Text);
         check(&["2024-01-31"], Kind::Date);

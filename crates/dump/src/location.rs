@@ -17,6 +17,21 @@ pub enum Scheme {
     Flare,
 }
 
+/// How the addresses of servers begin.
+const SCHEMES: &[&str] = &[
+    "postgres",
+    "postgresql",
+    "mongodb",
+    "mongodb+srv",
+    "mysql",
+    "mariadb",
+    "sqlite",
+    "flare",
+    "flares",
+    "flare+http",
+    "flare+https",
+];
+
 /// An address with the options behind its question mark.
 #[derive(Clone)]
 pub struct Location {
@@ -31,7 +46,13 @@ impl Location {
     /// Reads an address. `${NAME}` stands for a variable of the environment.
     pub fn parse(text: &str) -> Result<Self> {
         let text = expand(text, |name| std::env::var(name).ok())?;
-        let Some((scheme, rest)) = text.split_once("://") else { return Self::file(&text) };
+        let Some((scheme, rest)) = text.split_once("://") else {
+            // Somebody's password could be taken for the name of a file, and be shown.
+            if let Some((scheme, _)) = text.split_once(':').filter(|(scheme, _)| SCHEMES.contains(scheme)) {
+                return Err(Error::invalid(format!("the address is wrong: {scheme} is followed by ://")));
+            }
+            return Self::file(&text);
+        };
         let scheme = match scheme {
             "file" => return Self::file(rest),
             "postgres" | "postgresql" => Scheme::Postgres,
@@ -45,6 +66,11 @@ impl Location {
                 )));
             }
         };
+        if matches!(scheme, Scheme::Postgres | Scheme::MongoDb | Scheme::MySql) && has_bare_password(rest) {
+            return Err(Error::invalid(
+                "the address is wrong: in a user or password write %40 for @, %2F for /, %3F for ? and %23 for #",
+            ));
+        }
         let (address, query) = text.split_once('?').unwrap_or((&text, ""));
         Ok(Self { scheme, address: address.to_owned(), options: options(query)? })
     }
@@ -112,6 +138,15 @@ impl fmt::Display for Location {
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whether a slash or a question mark of a password is taken for the end of the host: then an @ comes behind it.
+fn has_bare_password(rest: &str) -> bool {
+    let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    match address.split_once('/') {
+        Some((_, path)) => path.contains('@'),
+        None => !address.contains('@') && query.contains('@'),
     }
 }
 
@@ -186,6 +221,22 @@ mod tests {
         check("mysql://u:p@ss@host/db", "mysql://host/db");
         check("./users.ndjson.gz", "./users.ndjson.gz");
         check("file:///tmp/a.csv?header=false", "/tmp/a.csv");
+    }
+
+    #[test]
+    fn an_address_that_would_show_its_password_is_refused() {
+        for text in [
+            "postgres://me:se/cret@host/db?table=t",
+            "postgres://me:se?cret@host/db?table=t",
+            "mysql://me:a@se/cret@host/db?table=t",
+            "mongodb:/me:secret@host/db.users",
+            "postgres:me:secret@host/db",
+        ] {
+            let error = Location::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with("the address is wrong") && !error.contains("cret"), "{text}: {error}");
+        }
+        assert!(Location::parse("flare://host/resources/http://a.com/@{id}").is_ok());
+        assert!(Location::parse("mongodb://host/db.users?authMechanismProperties=a@b").is_ok());
     }
 
     #[test]

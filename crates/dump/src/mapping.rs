@@ -7,11 +7,11 @@ mod plan;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub use self::plan::{inferred, plan};
+pub use self::plan::{Takes, inferred, plan};
 
 use self::expression::Expression;
 use self::path::Path;
-use crate::convert::convert;
+use crate::convert::{convert, is_written_so};
 use crate::error::{Error, Result};
 use crate::job::{Nulls, OnError};
 use crate::json;
@@ -39,9 +39,25 @@ pub struct Mapping {
 struct Made {
     name: Arc<str>,
     from: From,
+    /// What values become; none where they are passed on as they came.
     kind: Option<Kind>,
+    why: Why,
     default: Option<Value>,
     on_error: OnError,
+}
+
+/// Who says what the values of a column become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The job.
+    Asked,
+    /// The column of a target that exists. It may hold more than our types do, and then has the last word.
+    Target {
+        /// Whether a text of the source is JSON where the target has JSON, rather than a string of it.
+        is_json_text: bool,
+    },
+    /// All texts of a sample. What is written in another way (`007` among integers) would lose by it.
+    Sample,
 }
 
 #[derive(Debug)]
@@ -212,11 +228,44 @@ impl Made {
             Some(default) if value.is_empty() => default.clone(),
             _ => value,
         };
-        match self.kind {
-            Some(kind) => convert(value, kind),
-            None => Ok(value),
+        match (self.kind, self.why) {
+            (None, _) => Ok(value),
+            (Some(kind), Why::Asked) => convert(value, kind),
+            (Some(kind), Why::Target { is_json_text }) => for_target(value, kind, is_json_text),
+            (Some(kind), Why::Sample) => as_sampled(&value, kind),
         }
     }
+}
+
+/// The value for a column that exists.
+fn for_target(value: Value, kind: Kind, is_json_text: bool) -> Result<Value, String> {
+    match value {
+        Value::Text(text) if is_json_text && matches!(kind, Kind::Json | Kind::JsonBinary) => {
+            match json::parse(text.as_bytes()) {
+                Ok(_) => Ok(Value::Json(text.into())),
+                Err(reason) => Err(format!("the text is no JSON: {reason}")),
+            }
+        }
+        // Targets have days that we have not, such as `infinity` or `0000-00-00`, and booleans that are small numbers.
+        Value::Text(_) if matches!(kind, Kind::Date | Kind::Time | Kind::DateTime | Kind::Instant) => {
+            Ok(convert(value.clone(), kind).unwrap_or(value))
+        }
+        Value::Int(_) if kind == Kind::Bool => Ok(convert(value.clone(), kind).unwrap_or(value)),
+        value => convert(value, kind),
+    }
+}
+
+/// The value of a text, if its type would write it in the same way.
+fn as_sampled(value: &Value, kind: Kind) -> Result<Value, String> {
+    const HINT: &str = "the first rows suggest the type, a job file can name another (`flare dump guess` writes one)";
+    let reason = match (value, convert(value.clone(), kind)) {
+        (Value::Text(text), Ok(_)) if !is_written_so(text, kind) => {
+            format!("{} is not how {kind} is written", crate::convert::shown(value))
+        }
+        (_, Ok(value)) => return Ok(value),
+        (_, Err(reason)) => reason,
+    };
+    Err(format!("{reason}; {HINT}"))
 }
 
 /// The fields of a JSON object.

@@ -11,7 +11,7 @@ use futures_util::Stream;
 use crate::error::Result;
 use crate::key::{Key, Range};
 use crate::row::{Batch, RawFormat, RowBatch};
-use crate::value::Schema;
+use crate::value::{Column, Schema};
 
 /// The rows of a range, in batches. It ends after the first error.
 pub type Batches = Pin<Box<dyn Stream<Item = Result<Batch>> + Send>>;
@@ -130,6 +130,11 @@ pub struct Written {
 pub trait Writer: Send + Sync {
     /// Whether a row may be a document, rather than values of known columns.
     fn takes_documents(&self) -> bool;
+
+    /// Whether a column that exists holds whatever comes, so that its type says nothing.
+    fn takes_as_is(&self, _column: &Column) -> bool {
+        false
+    }
 
     /// Whether chunks wait for each other, as in a file with one writer. Then a long wait says nothing.
     fn waits_in_line(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::location::Location;
-use crate::mapping::{self, Mapping};
+use crate::mapping::{self, Mapping, Takes};
 use crate::port::{Description, Reader, WriteMode, Writer};
 use crate::storage::{self, ReadOptions};
 use crate::value::Schema;
@@ -38,7 +38,10 @@ impl Session {
         let existing = writer.describe().await.map_err(|error| error.within(&target))?;
         // What is replaced has no say.
         let existing = existing.filter(|_| job.mode != WriteMode::Replace);
-        let mapping = mapping::plan(&job, &description.schema, existing.as_ref(), !writer.takes_documents())?;
+        let columns = existing.iter().flat_map(|schema| &schema.columns).filter(|column| writer.takes_as_is(column));
+        let as_is = columns.map(|column| Arc::clone(&column.name)).collect();
+        let takes = Takes { documents: writer.takes_documents(), as_is };
+        let mapping = mapping::plan(&job, &description.schema, existing.as_ref(), &takes)?;
         Ok(Self { mapping: Arc::new(mapping), job, source, target, reader, writer, description, existing })
     }
 

@@ -182,6 +182,16 @@ impl Kind {
     }
 }
 
+/// As job files have it, with its digits.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Decimal(Some((precision, scale))) => write!(f, "decimal({precision},{scale})"),
+            kind => f.write_str(kind.name()),
+        }
+    }
+}
+
 /// One column of a table, or one field that documents have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Column {

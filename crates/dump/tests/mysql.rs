@@ -1,4 +1,5 @@
-//! MariaDB against the contract of storages, and what only it has. Needs `FLARE_TEST_MARIADB_URL`.
+//! MariaDB against the contract of storages, and what only it has. Needs `FLARE_TEST_MARIADB_URL`, which may be the
+//! address of MySQL 8 too.
 
 #![cfg(feature = "mysql")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -23,6 +24,7 @@ struct Server {
     connection: Conn,
     /// With `?table=` at its end.
     base: String,
+    is_mariadb: bool,
 }
 
 impl Server {
@@ -36,7 +38,23 @@ impl Server {
             connection.query_drop(sql).await.unwrap();
         }
         connection.query_drop("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'").await.unwrap();
-        Some(Self { connection, base: format!("{host}/{name}?table=") })
+        let version: Option<String> = connection.query_first("SELECT VERSION()").await.unwrap();
+        let is_mariadb = version.unwrap().contains("MariaDB");
+        let mut server = Self { connection, base: format!("{host}/{name}?table="), is_mariadb };
+        if !is_mariadb {
+            server.make_sequences().await;
+        }
+        Some(server)
+    }
+
+    /// What MariaDB has by itself.
+    async fn make_sequences(&mut self) {
+        self.run(&["SET cte_max_recursion_depth = 100000"]).await;
+        for last in [21, 22, 23, 20_000] {
+            let numbers =
+                format!("WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < {last})");
+            self.run(&[&format!("CREATE TABLE seq_1_to_{last} {numbers} SELECT seq FROM n")]).await;
+        }
     }
 
     fn address(&self, table: &str) -> String {
@@ -49,7 +67,12 @@ impl Server {
 
     async fn run(&mut self, statements: &[&str]) {
         for sql in statements {
-            self.connection.query_drop(*sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let mut sql = (*sql).to_owned();
+            if !self.is_mariadb {
+                sql = sql.replace(" UUID PRIMARY", " CHAR(36) PRIMARY").replace("u UUID,", "u CHAR(36),");
+                sql = sql.replace("i INET6", "i VARCHAR(40)");
+            }
+            self.connection.query_drop(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
     }
 

@@ -23,32 +23,50 @@ const READ: Query = Query::new(
 );
 
 pub(crate) async fn page(core: &Core, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
+    // Documents that changed in between end a page; one that would be empty by that is read again.
+    loop {
+        if let Some(page) = try_page(core, stream, query).await? {
+            return Ok(page);
+        }
+    }
+}
+
+async fn try_page(core: &Core, stream: StreamId, query: &DocumentQuery) -> Result<Option<DocumentPage>> {
     let counted = if query.prefix.is_empty() && query.changed_since.is_none() {
         Some(entities::read_count(&core.connection, stream).await? as usize)
     } else {
         None
     };
-    let (mut wanted, mut seen) = (Vec::new(), 0);
-    walk(core, stream, &query.prefix, |url, head| {
+    let (mut wanted, mut seen, mut passed) = (Vec::new(), 0, 0);
+    // Whoever counts sees them all.
+    let from = query.after.as_ref().filter(|_| counted.is_some()).map_or("", DocumentUrl::as_str);
+    walk(core, stream, &query.prefix, from, |url, head| {
         if head.deleted || query.changed_since.is_some_and(|since| head.updated_at < since) {
             return true;
         }
-        if seen >= query.offset && wanted.len() < query.limit {
+        seen += 1;
+        if query.after.as_ref().is_some_and(|after| url <= *after) {
+            return true;
+        }
+        if passed >= query.offset && wanted.len() < query.limit {
             wanted.push((url, head));
         }
-        seen += 1;
+        passed += 1;
         counted.is_none() || wanted.len() < query.limit
     })
     .await?;
+    let is_empty = wanted.is_empty();
     let documents = read(core, stream, wanted, query.bytes_max).await?;
-    Ok(DocumentPage { documents, total: counted.unwrap_or(seen) })
+    let is_read = is_empty || !documents.is_empty();
+    Ok(is_read.then(|| DocumentPage { documents, total: counted.unwrap_or(seen) }))
 }
 
-/// Goes through the heads of a stream whose URLs start so, in order, until `visit` says no.
+/// Goes through the heads of a stream whose URLs start so, in order and from this one on, until `visit` says no.
 async fn walk(
     core: &Core,
     stream: StreamId,
     prefix: &str,
+    from: &str,
     mut visit: impl FnMut(DocumentUrl, Head) -> bool,
 ) -> Result<()> {
     for shard in shards(core, stream).await? {
@@ -56,7 +74,10 @@ async fn walk(
         if !shard.starts_with(prefix) && !prefix.starts_with(&shard) {
             continue;
         }
-        let range = (layout::stream_uuid(stream), &shard, prefix);
+        if shard.as_str() < from && !from.starts_with(&shard) {
+            continue;
+        }
+        let range = (layout::stream_uuid(stream), &shard, prefix.max(from));
         let mut rows = core.connection.stream::<HeadRow>(READ, range).await?;
         while let Some(row) = rows.next().await? {
             let (url, head) = heads::decode(row)?;
@@ -78,8 +99,8 @@ pub(crate) async fn shards(core: &Core, stream: StreamId) -> Result<Vec<String>>
     shards.collect()
 }
 
-/// The contents of these documents, about as many bytes as are wanted but at least one. A document that changed in
-/// between is left out; it will be on the page that is read next.
+/// The contents of these documents, about as many bytes as are wanted but at least one, and none from the first on that
+/// changed in between.
 async fn read(
     core: &Core,
     stream: StreamId,
@@ -97,5 +118,5 @@ async fn read(
         reads.push(async move { core.change_of_head(stream, url, &head).await });
     }
     let changes = all(reads).await?;
-    Ok(changes.into_iter().flatten().collect())
+    Ok(changes.into_iter().map_while(|change| change).collect())
 }

@@ -165,16 +165,28 @@ pub(crate) fn read_change(map: &dyn KeyValue, stream: StreamId, sequence: Sequen
 }
 
 fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
-    let from = keys::head_prefix(stream, &query.prefix);
+    // Documents that changed in between end a page; one that would be empty by that is read again.
+    loop {
+        if let Some(page) = try_page(map, stream, query)? {
+            return Ok(page);
+        }
+    }
+}
+
+fn try_page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<Option<DocumentPage>> {
+    let prefix = keys::head_prefix(stream, &query.prefix);
+    let after = query.after.as_ref().map(|url| keys::after(&keys::head(stream, url)));
+    let is_wanted = |key: &[u8]| after.as_ref().is_none_or(|after| key >= &after[..]);
     let counted = if query.prefix.is_empty() && query.changed_since.is_none() {
         Some(read_count(map.get(Table::Meta, &keys::count(stream))?.as_ref())? as usize)
     } else {
         None
     };
-    let mut wanted = Vec::new();
-    let mut seen = 0;
+    let (mut wanted, mut seen, mut passed) = (Vec::new(), 0, 0);
     let mut failure = None;
-    map.scan(Table::Heads, &from, &keys::after_prefix(&from), &mut |_, row| {
+    // Whoever counts sees them all.
+    let from = after.as_ref().filter(|after| counted.is_some() && **after > prefix).unwrap_or(&prefix);
+    map.scan(Table::Heads, from, &keys::after_prefix(&prefix), &mut |key, row| {
         let head = match Head::decode(&row) {
             Ok(head) => head,
             Err(error) => {
@@ -183,10 +195,13 @@ fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<D
             }
         };
         if !head.deleted && query.changed_since.is_none_or(|since| head.updated_at >= since) {
-            if seen >= query.offset && wanted.len() < query.limit {
-                wanted.push(head.sequence);
-            }
             seen += 1;
+            if is_wanted(&key) {
+                if passed >= query.offset && wanted.len() < query.limit {
+                    wanted.push(head.sequence);
+                }
+                passed += 1;
+            }
         }
         if counted.is_some() && wanted.len() >= query.limit {
             ControlFlow::Break(())
@@ -197,18 +212,19 @@ fn page(map: &dyn KeyValue, stream: StreamId, query: &DocumentQuery) -> Result<D
     if let Some(error) = failure {
         return Err(error);
     }
+    let is_empty = wanted.is_empty();
     let mut documents = Vec::with_capacity(wanted.len());
     let mut bytes = 0;
     for sequence in wanted {
         if query.bytes_max.is_some_and(|max| bytes >= max) {
             break;
         }
-        // A document that changed in between is left out; it will be on the page that is read next.
-        let Some(change) = read_change(map, stream, sequence)? else { continue };
+        let Some(change) = read_change(map, stream, sequence)? else { break };
         bytes += change.memory_bytes();
         documents.push(change);
     }
-    Ok(DocumentPage { documents, total: counted.unwrap_or(seen) })
+    let is_read = is_empty || !documents.is_empty();
+    Ok(is_read.then(|| DocumentPage { documents, total: counted.unwrap_or(seen) }))
 }
 
 /// The rows that a look into the feed passes at most, so that one with many replaced changes does not take forever.

@@ -76,7 +76,12 @@ impl Documents for MongoStore {
     }
 
     async fn page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
-        self.document_page(stream, query).await
+        // Documents that changed in between end a page; one that would be empty by that is read again.
+        loop {
+            if let Some(page) = self.try_page(stream, query).await? {
+                return Ok(page);
+            }
+        }
     }
 
     async fn feed(&self, stream: StreamId, query: FeedQuery) -> Result<FeedPage> {
@@ -164,8 +169,9 @@ pub(crate) async fn total(connection: &Connection, stream: StreamId) -> Result<u
 }
 
 impl MongoStore {
-    async fn document_page(&self, stream: StreamId, query: &DocumentQuery) -> Result<DocumentPage> {
-        let filter = list_filter(stream, query);
+    /// None if all that would be on the page has changed while it was read.
+    async fn try_page(&self, stream: StreamId, query: &DocumentQuery) -> Result<Option<DocumentPage>> {
+        let mut filter = list_filter(stream, query);
         let is_whole = query.prefix.is_empty() && query.changed_since.is_none();
         let total = if is_whole {
             total(&self.connection, stream).await? as usize
@@ -176,7 +182,10 @@ impl MongoStore {
         };
         let mut page = DocumentPage { documents: Vec::new(), total };
         if query.limit == 0 || query.offset >= total {
-            return Ok(page);
+            return Ok(Some(page));
+        }
+        if let (Some(after), Ok(range)) = (&query.after, filter.get_document_mut("_id")) {
+            range.insert("$gt", doc! { "stream": stream.to_string(), "url": after.as_str() });
         }
         let pipeline = [
             doc! { "$match": filter },
@@ -197,11 +206,12 @@ impl MongoStore {
             }
             Ok(found)
         };
-        for row in self.connection.call("list documents", read).await? {
-            // A document that changed in between is left out; it will be on the page that is read next.
-            page.documents.extend(joined_change(&row)?);
+        let rows = self.connection.call("list documents", read).await?;
+        for row in &rows {
+            let Some(change) = joined_change(row)? else { break };
+            page.documents.push(change);
         }
-        Ok(page)
+        Ok((rows.is_empty() || !page.documents.is_empty()).then_some(page))
     }
 }
 

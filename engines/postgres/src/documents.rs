@@ -62,7 +62,7 @@ const PAGE: &str = concat!(
     " FROM (SELECT c.*, p.place, sum(c.bytes) OVER (ORDER BY p.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) \
      AS before FROM (SELECT d.sequence, row_number() OVER () AS place FROM (\
      SELECT sequence FROM documents WHERE stream = $1 AND left(url, 2000) >= $2 AND left(url, 2000) < $3 \
-     AND starts_with(url, $4) AND NOT deleted AND updated_at >= $5 ORDER BY left(url, 2000), url \
+     AND starts_with(url, $4) AND NOT deleted AND updated_at >= $5 AND url > $9 ORDER BY left(url, 2000), url \
      OFFSET $6 LIMIT $7) d) p \
      CROSS JOIN LATERAL (SELECT * FROM changes c WHERE c.sequence = p.sequence) c) c \
      WHERE coalesce(c.before, 0) < $8 ORDER BY c.place"
@@ -165,19 +165,22 @@ impl Inner {
             // No URL has such characters.
             return Ok(DocumentPage::default());
         }
-        let narrowed = |sql| {
+        let after = query.after.as_ref().map_or("", DocumentUrl::as_str);
+        let narrowed = |sql, after: &str| {
             let (from, to) = index_range(&query.prefix);
+            let from = from.max(after[..after.len().min(INDEXED_BYTES)].to_owned());
             let since = Time(query.changed_since.unwrap_or(Timestamp::UNIX_EPOCH));
             Call::new(sql).with(Id::from(stream)).with(from).with(to).with(query.prefix.clone()).with(since)
         };
-        let page = narrowed(PAGE)
+        let page = narrowed(PAGE, after)
             .with(i64::try_from(query.offset).unwrap_or(i64::MAX))
             .with(i64::try_from(query.limit).unwrap_or(i64::MAX))
-            .with(query.bytes_max.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX));
+            .with(query.bytes_max.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX))
+            .with(after.to_owned());
         let count = if query.prefix.is_empty() && query.changed_since.is_none() {
             Call::new(COUNTED).with(Id::from(stream))
         } else {
-            narrowed(COUNT)
+            narrowed(COUNT, "")
         };
         let rows = self.pool.query_all(&[&page, &count]).await?;
         let documents = rows[0].iter().map(read_change).collect::<Result<_>>()?;

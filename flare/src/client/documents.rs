@@ -46,6 +46,9 @@ enum Command {
         /// The id of the resource
         #[arg(value_name = "RESOURCE")]
         resource: String,
+        /// Only documents behind this one, such as the last of the page before
+        #[arg(long, value_name = "URL")]
+        after: Option<String>,
         /// Only documents whose URL begins so
         #[arg(long, value_name = "URL")]
         prefix: Option<String>,
@@ -120,9 +123,9 @@ impl Documents {
         let client = Client::new(&self.options)?;
         let options = &self.options;
         match self.command {
-            Command::List { resource, prefix, changed_since, page } => {
+            Command::List { resource, after, prefix, changed_since, page } => {
                 let mut path = format!("/resources/{}/documents{}", segment(&resource), page.query());
-                for (name, value) in [("prefix", prefix), ("changedSince", changed_since)] {
+                for (name, value) in [("after", after), ("prefix", prefix), ("changedSince", changed_since)] {
                     path.extend(value.map(|value| format!("&{name}={}", segment(&value))));
                 }
                 let answer = client.send(Method::GET, &path, None).await?;

@@ -6,7 +6,7 @@ use flare_dump::mapping;
 use flare_dump::port::Walk;
 use flare_dump::row::RowBatch;
 use flare_dump::session::Session;
-use flare_dump::value::{Column, Kind};
+use flare_dump::value::Column;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::options::JobOptions;
@@ -72,10 +72,7 @@ pub async fn plan(options: &JobOptions) -> anyhow::Result<()> {
 }
 
 fn column_line(column: &Column, is_key: bool) -> String {
-    let kind = match column.kind {
-        Kind::Decimal(Some((precision, scale))) => format!("decimal({precision},{scale})"),
-        kind => kind.name().to_owned(),
-    };
+    let kind = column.kind.to_string();
     let (null, key) = (if column.nullable { "" } else { "  not null" }, if is_key { "  key" } else { "" });
     format!("  {:<24}{kind:<16}{null}{key}", column.name).trim_end().to_owned()
 }

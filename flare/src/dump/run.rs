@@ -174,6 +174,19 @@ fn go_on(job: &JobOptions, command: &str, arguments: impl Iterator<Item = String
 }
 
 fn without_password(word: &str) -> String {
+    let Some((address, options)) = word.split_once('?').filter(|(address, _)| address.contains("://")) else {
+        return without_user_password(word);
+    };
+    let shown = options.split('&').map(|option| match option.split_once('=') {
+        Some((name, value)) if name.to_ascii_lowercase().contains("pass") && !value.starts_with("${") => {
+            format!("{name}=PASSWORD")
+        }
+        _ => option.to_owned(),
+    });
+    format!("{}?{}", without_user_password(address), shown.collect::<Vec<_>>().join("&"))
+}
+
+fn without_user_password(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
     let Some((user, host)) = rest[..end].rsplit_once('@') else { return word.to_owned() };
@@ -228,6 +241,7 @@ mod tests {
         let check = |word: &str, expected: &str| assert_eq!(quoted(&without_password(word)), expected);
         check("postgres://me:secret@host/db?table=t", "'postgres://me:PASSWORD@host/db?table=t'");
         check("postgres://me:${PGPASSWORD}@host/db?table=t", "'postgres://me:${PGPASSWORD}@host/db?table=t'");
+        check("postgres://host/db?password=secret&table=t", "'postgres://host/db?password=PASSWORD&table=t'");
         check("flare://secret@host/resources/1", "flare://TOKEN@host/resources/1");
         check("users.ndjson", "users.ndjson");
         check("it's", "'it'\\''s'");

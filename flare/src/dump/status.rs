@@ -30,7 +30,11 @@ impl Status {
             None => self.job.place(&self.job.job()?)?,
         };
         let Some(history) = place.load()? else {
-            bail!("there is no copy: {} is missing", place.history().display());
+            bail!(
+                "there is no copy: neither {} nor {} is here; `flare dump run` begins one",
+                place.history().display(),
+                place.journal().display()
+            );
         };
         let (rows, bytes, rejects) = history.totals();
         let (done, open) = (history.done().count(), history.open().count());

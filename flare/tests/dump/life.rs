@@ -86,9 +86,58 @@ fn mistakes_are_told_before_anything_is_done() {
     check(&["--from", "in.ndjson", "--to", "out.ndjson", "--workers", "0"], 2, "0 is not in 1..=256");
     check(&["resume", "--from", "in.ndjson", "--to", "out.ndjson"], 1, "no copy to resume");
     check(&["--from", "postgres://me:secret@127.0.0.1:1/db", "--to", "out.ndjson"], 1, "name the table");
-    let ran = desk.run(&["--from", "postgres://me:secret@127.0.0.1:1/db?table=t", "--to", "out.ndjson"]);
-    assert!(ran.code == Some(1) && !ran.err.contains("secret"), "{ran:?}");
+    check(&["status", "none.toml"], 1, "neither none.history.json nor none.journal is here; `flare dump run` begins");
+    check(&["--from", "in.ndjson", "--to", "postgres:/me:secret@h/db"], 1, "postgres is followed by ://");
+    for (address, expected) in [
+        ("postgres://me:secret@127.0.0.1:1/db?table=t", "postgres://127.0.0.1:1/db?table=t: cannot connect"),
+        ("postgres://me:secret@127.0.0.1:1/db?table=t&x=y", "postgres://127.0.0.1:1/db?table=t: the address"),
+        (
+            "mysql://me:secret@127.0.0.1:1/db?table=t",
+            "mysql://127.0.0.1:1/db?table=t: cannot connect: Connection refused",
+        ),
+        ("mysql://me:secret@127.0.0.1:1/db?table=t&x=y", "Unknown connection URL parameter `x'"),
+        (
+            "mongodb://me:secret@127.0.0.1:1/db.t?serverSelectionTimeoutMS=100",
+            "mongodb://127.0.0.1:1/db.t: the collections cannot be listed: no server answers: I/O error: Connection",
+        ),
+        ("mongodb://me:secret@127.0.0.1:1/db.t?x=y", "x is an invalid option"),
+        ("flare+http://secret@127.0.0.1:1/resources/1", "the server cannot be reached: Connection refused"),
+        ("postgres://me:sec/ret@127.0.0.1:1/db?table=t", "write %40 for @"),
+    ] {
+        let ran = desk.run(&["--from", address, "--to", "out.ndjson"]);
+        assert!(ran.code == Some(1) && ran.err.contains(expected), "{ran:?}");
+        assert!(!ran.err.contains("secret") && !ran.err.contains("ret@"), "{ran:?}");
+    }
     assert!(!desk.path("out.ndjson").exists());
+}
+
+#[test]
+fn a_copy_that_is_complete_stays_so_when_another_cannot_begin() {
+    let desk = Desk::new();
+    desk.write("in.csv", "id,code\n1,x\n2,007\n");
+    let arguments = ["--from", "in.csv", "--to", "out.ndjson"];
+    desk.succeed(&arguments);
+    assert_eq!(desk.read("out.ndjson"), "{\"id\":1,\"code\":\"x\"}\n{\"id\":2,\"code\":\"007\"}\n");
+    let again = desk.run(&arguments);
+    assert!(again.code == Some(1) && again.err.contains("out.ndjson exists: choose the mode"), "{again:?}");
+    let status = desk.succeed(&[&["status"], &arguments[..]].concat()).out;
+    assert!(status.contains("state     complete"), "{status}");
+    let resumed = desk.run(&[&["resume"], &arguments[..]].concat());
+    assert!(resumed.code == Some(1) && resumed.err.contains("this copy is complete"), "{resumed:?}");
+}
+
+#[test]
+fn a_copy_has_one_process_at_a_time() {
+    let desk = Desk::new();
+    desk.write("in.ndjson", &lines(20_000));
+    let arguments = ["--from", "in.ndjson", "--to", "out.ndjson", "--chunksize", "20", "--progress", "json"];
+    let mut child = desk.command(&arguments).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+    let other = desk.run(&[&["resume"], &arguments[..]].concat());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(other.code == Some(1) && other.err.contains("another process works on this copy"), "{other:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use flare_core::{
     port::DocumentQuery,
     revision::{JsonScalar, ReadError, Revision, RevisionFormat},
     trace::Trace,
-    url::DocumentUrl,
+    url::{DocumentUrl, UrlError},
 };
 use flare_node::{DocumentNews, IntakeError};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
@@ -145,6 +145,9 @@ async fn show(shared: &Shared, url: &DocumentUrl) -> Result<Response, ApiError> 
     params(("id" = String, Path, format = "uuid"),
         ("limit" = Option<u64>, Query, minimum = 1, description = "How many at most."),
         ("offset" = Option<u64>, Query, minimum = 0, maximum = 9007199254740991_u64, description = "How many to skip."),
+        ("after" = Option<String>, Query, format = "uri", description = "Only URLs behind this one, such as the last of \
+            the page before. Such a page costs the same wherever it is, and nothing that comes or goes shifts it; the \
+            first that is empty is the end."),
         ("prefix" = Option<String>, Query, description = "Only URLs that start so."),
         ("changedSince" = Option<String>, Query, format = "date-time",
             description = "Only documents that Flare took in at or after this time, as in RFC 3339.")),
@@ -154,14 +157,17 @@ pub(crate) async fn list(
     ResourcePath(id): ResourcePath,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let parameters = Parameters::read(query.as_deref(), &["limit", "offset", "prefix", "changedSince"])?;
+    let parameters = Parameters::read(query.as_deref(), &["limit", "offset", "after", "prefix", "changedSince"])?;
     let PageQuery { limit, offset } = parameters.page(&shared.settings)?;
     let allowed = "a time as in RFC 3339, such as \"2006-01-02T15:04:05Z\"";
     let changed_since = parameters.parse::<Timestamp>("changedSince", allowed)?;
+    let after = parameters.get("after").map(|url| DocumentUrl::parse(url).map_err(|error| invalid_after(url, &error)));
+    let after = after.transpose()?;
     let stream = shared.node.stream(id).ok_or_else(|| no_resource(&id))?;
     let query = DocumentQuery {
         prefix: parameters.get("prefix").unwrap_or_default().to_owned(),
         changed_since,
+        after,
         offset,
         limit,
         bytes_max: Some(shared.settings.page_bytes_max),
@@ -170,10 +176,14 @@ pub(crate) async fn list(
     let documents: Vec<Document<'_>> =
         page.documents.iter().filter_map(|change| Document::of(change, &stream.change.format)).collect();
     // A page that was cut short says so, so that the next one starts where it ended.
-    let is_cut = documents.len() < limit && offset + documents.len() < page.total;
+    let is_cut = query.after.is_none() && documents.len() < limit && offset + documents.len() < page.total;
     let limit = if is_cut { documents.len().max(1) } else { limit };
     let pagination = Pagination::new(PageQuery { limit, offset }, page.total);
     json(StatusCode::OK, &DocumentList { documents, pagination })
+}
+
+fn invalid_after(url: &str, error: &UrlError) -> ApiError {
+    ApiError::new(error::INVALID_PARAMETER, format!("after is {url:?}, it must be the URL of a document: {error}"))
 }
 
 /// Reads a revision from a header: as the format writes it in documents, or as the API shows it.

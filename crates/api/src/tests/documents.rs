@@ -130,12 +130,19 @@ async fn documents_are_listed_by_prefix_and_time() {
     };
     assert_eq!(list("").await, ("a1,a2,b1".to_owned(), 3));
     assert_eq!(list("?limit=1&offset=1").await, ("a2".to_owned(), 3));
+    assert_eq!(list("?limit=1&after=http://api/users/a1").await, ("a2".to_owned(), 3));
+    assert_eq!(list("?limit=1&offset=1&after=http://api/users/a1").await, ("b1".to_owned(), 3));
+    assert_eq!(list("?after=http%3A%2F%2Fapi%2Fusers%2Fa11").await, ("a2,b1".to_owned(), 3));
+    assert_eq!(list("?after=http://api/users/a1&prefix=http://api/users/a").await, ("a2".to_owned(), 2));
+    assert_eq!(list("?after=http://api/users/b1").await, (String::new(), 3));
     assert_eq!(list("?prefix=http://api/users/a").await, ("a1,a2".to_owned(), 2));
     assert_eq!(list("?prefix=http%3A%2F%2Fapi%2Fusers%2Fb").await, ("b1".to_owned(), 1));
     assert_eq!(list("?changedSince=2999-01-01T00:00:00Z").await, (String::new(), 0));
     assert_eq!(list("?changedSince=2020-01-01T00:00:00+02:00").await.1, 3);
     insta::assert_snapshot!("document_list", lab.get(&format!("/resources/{id}/documents?limit=2")).await.shown());
     let wrong = lab.get(&format!("/resources/{id}/documents?changedSince=yesterday")).await;
+    assert_eq!(wrong.error(), (400, "request.invalid-parameter".to_owned()));
+    let wrong = lab.get(&format!("/resources/{id}/documents?after=a1")).await;
     assert_eq!(wrong.error(), (400, "request.invalid-parameter".to_owned()));
 }
 

@@ -53,6 +53,14 @@ impl Journal {
         self.file.set_len(0).map_err(failed)
     }
 
+    /// Forgets what was begun and came to nothing: the history is the one from before.
+    pub fn put_back(&self, before: History) -> Result<()> {
+        self.clear()?;
+        let is_known = !before.job.is_empty();
+        self.inner.lock().history = before;
+        if is_known { self.compact() } else { Ok(()) }
+    }
+
     pub fn place(&self) -> &Place {
         &self.place
     }

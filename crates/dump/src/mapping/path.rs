@@ -2,7 +2,7 @@
 
 use crate::json;
 use crate::row::{Names, Row};
-use crate::value::Value;
+use crate::value::{Schema, Value};
 
 /// `address.city`, `tags.0`. A field whose name has a dot in it is found by its whole name first.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ impl Path {
         Self { text: text.to_owned(), parts: text.split('.').map(str::to_owned).collect() }
     }
 
-    /// The field of the row that the path begins with, and whether it is all of it.
-    pub fn root(&self) -> (&str, bool) {
-        (&self.parts[0], self.parts.len() == 1)
+    /// The field of the rows that the path is all of; none if it leads into one.
+    pub fn field(&self, rows: &Schema) -> Option<&str> {
+        (self.parts.len() == 1 || rows.column(&self.text).is_some()).then_some(&self.text)
     }
 
     pub fn find(&self, row: &Row, names: &Names) -> Value {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::infer;
 use crate::job::Job;
+use crate::value::Column;
 
 fn documents(lines: &[&str]) -> RowBatch {
     let mut batch = RowBatch::documents();
@@ -22,7 +23,7 @@ fn job(rules: &str) -> Job {
 /// What becomes of the documents, as lines, with the reasons of those that are refused.
 fn mapped(rules: &str, lines: &[&str]) -> Vec<String> {
     let batch = documents(lines);
-    let mapping = plan(&job(rules), &infer::schema(&batch), None, true).unwrap();
+    let mapping = plan(&job(rules), &infer::schema(&batch), None, &Takes::default()).unwrap();
     let (mapped, rejects) = mapping.apply(batch, 0).unwrap();
     let rows = mapped.batch.rows.iter().map(|row| as_text(row, &mapped.batch.names));
     rows.chain(rejects.iter().map(|reject| format!("{}: {}", reject.row, reject.reason))).collect()
@@ -46,7 +47,7 @@ fn what_cannot_be_made_is_refused_or_null_or_stops_the_copy() {
     );
     assert_eq!(mapped(&rule("null"), &lines), [r#"{"n":1}"#, r#"{"n":null}"#, r#"{"n":7}"#]);
     let batch = documents(&lines);
-    let mapping = plan(&job(&rule("fail")), &infer::schema(&batch), None, true).unwrap();
+    let mapping = plan(&job(&rule("fail")), &infer::schema(&batch), None, &Takes::default()).unwrap();
     let error = mapping.apply(batch, 0).unwrap_err();
     assert!(error.to_string().contains("column n") && error.to_string().contains(r#"{"n":"x"}"#), "{error}");
 }
@@ -66,7 +67,7 @@ fn an_expression_computes_the_rest() {
     assert_eq!(found[0], r#"{"total":12,"who":"A B"}"#);
     assert!(found[1].starts_with("1: column total: row.price * row.count failed"), "{}", found[1]);
     let wrong = job("[[column]]\nname = 'a'\nexpression = 'row.('");
-    let error = plan(&wrong, &Schema::default(), None, true).unwrap_err().to_string();
+    let error = plan(&wrong, &Schema::default(), None, &Takes::default()).unwrap_err().to_string();
     assert!(error.contains("column \"a\"") && error.contains("the expression is wrong"), "{error}");
 }
 
@@ -76,11 +77,11 @@ fn documents_become_rows_and_nothing_is_lost() {
     let batch = documents(&lines);
     let mut schema = infer::schema(&documents(&lines[..1]));
     schema.columns.retain(|column| &*column.name != "new");
-    let mapping = plan(&job(""), &schema, None, true).unwrap();
+    let mapping = plan(&job(""), &schema, None, &Takes::default()).unwrap();
     let (there, rejects) = mapping.apply(batch, 0).unwrap();
     assert!(rejects.is_empty(), "{rejects:?}");
     let back = Job { spread: Some("_rest".into()), nulls: Nulls::Omit, ..job("") };
-    let back = plan(&back, &mapping.schema, None, false).unwrap();
+    let back = plan(&back, &mapping.schema, None, &Takes { documents: true, ..Takes::default() }).unwrap();
     // SQL has no missing: what was read from a table is null.
     let mut rows = there.batch;
     for row in &mut rows.rows {
@@ -97,13 +98,75 @@ fn documents_become_rows_and_nothing_is_lost() {
 fn a_target_that_exists_says_what_columns_there_are() {
     let source = infer::schema(&documents(&[r#"{"a":1,"b":2}"#]));
     let target = Schema { columns: vec![Column::new("a", Kind::Text)], key: vec![Arc::from("a")], is_open: false };
-    let error = plan(&job(""), &source, Some(&target), true).unwrap_err();
+    let error = plan(&job(""), &source, Some(&target), &Takes::default()).unwrap_err();
     assert!(error.to_string().contains("no column \"b\""), "{error}");
     let rules = job("[[column]]\nname = 'a'");
-    let mapping = plan(&rules, &source, Some(&target), true).unwrap();
+    let mapping = plan(&rules, &source, Some(&target), &Takes::default()).unwrap();
     let (mapped, _) = mapping.apply(documents(&[r#"{"a":1}"#]), 0).unwrap();
     assert_eq!(mapped.batch.rows[0], Row::Cells(vec![Value::text("1")]), "as the column of the target");
-    assert!(plan(&job("[[column]]\nname = 'z'"), &source, Some(&target), true).is_err());
+    assert!(plan(&job("[[column]]\nname = 'z'"), &source, Some(&target), &Takes::default()).is_err());
 }
 
-use crate::value::Column;
+/// What becomes of a row of a table with one column `a`, on its way to a table that exists.
+fn onto(from: Column, to: Kind, value: Value) -> Result<Value, String> {
+    let of = |column| Schema { columns: vec![column], key: Vec::new(), is_open: false };
+    let mapping = plan(&job(""), &of(from), Some(&of(Column::new("a", to))), &Takes::default()).unwrap();
+    let mut batch = RowBatch::new(mapping.schema.names());
+    batch.push(Row::Cells(vec![value]));
+    let (mut mapped, mut rejects) = mapping.apply(batch, 0).unwrap();
+    match mapped.batch.rows.pop() {
+        Some(Row::Cells(mut cells)) => Ok(cells.remove(0)),
+        _ => Err(rejects.remove(0).reason),
+    }
+}
+
+#[test]
+fn the_type_of_a_column_that_exists_decides() {
+    let text = |text: &str| Value::text(text);
+    let typed = |kind| Column::new("a", kind);
+    let is =
+        |from: Kind, to: Kind, value: Value, expected: Value| assert_eq!(onto(typed(from), to, value), Ok(expected));
+    is(Kind::Text, Kind::Int32, text("1"), Value::Int(1));
+    is(Kind::Int64, Kind::Text, Value::Int(1), text("1"));
+    is(Kind::Text, Kind::Json, text("[1]"), Value::Json("[1]".into()));
+    is(Kind::Text, Kind::Bytes, text("abcd"), text("abcd"));
+    // What only the target knows is left to it.
+    is(Kind::Text, Kind::Date, text("0000-00-00"), text("0000-00-00"));
+    is(Kind::Int64, Kind::Bool, Value::Int(7), Value::Int(7));
+    // A column that holds the same takes whatever the source has in it.
+    is(Kind::Int32, Kind::Int64, text("odd"), text("odd"));
+    let refused = |from: Kind, to: Kind, value: Value, expected: &str| {
+        assert_eq!(onto(typed(from), to, value).unwrap_err(), format!("column a: {expected}"));
+    };
+    refused(Kind::Text, Kind::Int32, text("x"), "cannot make int32 of text \"x\"");
+    refused(Kind::Int64, Kind::Int16, Value::Int(40_000), "cannot make int16 of an integer 40000");
+    refused(Kind::Text, Kind::Decimal(Some((4, 2))), text("1.255"), "cannot make decimal(4,2) of text \"1.255\"");
+    assert!(onto(typed(Kind::Text), Kind::Json, text("{")).unwrap_err().contains("no JSON"));
+}
+
+#[test]
+fn a_text_that_the_sample_does_not_promise_is_refused() {
+    let sampled = |kind| Column { native: Some(infer::READ_FROM_TEXT.to_owned()), ..Column::new("a", kind) };
+    assert_eq!(onto(sampled(Kind::Int64), Kind::Int32, Value::text("7")), Ok(Value::Int(7)));
+    assert_eq!(onto(sampled(Kind::Int64), Kind::Float64, Value::text("7.5")), Ok(Value::Float(7.5)));
+    for odd in ["007", "+1", " 1"] {
+        let reason = onto(sampled(Kind::Int64), Kind::Int64, Value::text(odd)).unwrap_err();
+        assert!(reason.starts_with(&format!("column a: text {odd:?} is not how int64 is written")), "{reason}");
+    }
+    // Documents get the types that were seen too.
+    let schema = Schema { columns: vec![sampled(Kind::Int64)], key: Vec::new(), is_open: false };
+    let mapping = plan(&job(""), &schema, None, &Takes { documents: true, ..Takes::default() }).unwrap();
+    let mut batch = RowBatch::new(schema.names());
+    ["1", "007"].iter().for_each(|text| batch.push(Row::Cells(vec![Value::text(*text)])));
+    let (mapped, rejects) = mapping.apply(batch, 0).unwrap();
+    assert_eq!(mapped.batch.rows, [Row::Cells(vec![Value::Int(1)])]);
+    assert_eq!(rejects[0].row, 1);
+}
+
+#[test]
+fn a_field_with_a_dot_in_its_name_is_taken_whole() {
+    let batch = documents(&[r#"{"a.b":1}"#]);
+    let mapping = plan(&job(""), &infer::schema(&batch), None, &Takes::default()).unwrap();
+    let (mapped, _) = mapping.apply(batch, 0).unwrap();
+    assert_eq!(mapped.batch.rows, [Row::Cells(vec![Value::Int(1), Value::Null])]);
+}

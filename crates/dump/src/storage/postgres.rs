@@ -39,7 +39,7 @@ impl Place {
             Some((schema, table)) => (Some(schema.to_owned()), table.to_owned()),
             None => (driver.take("schema"), table),
         };
-        Ok(Self { pool: Pool::new(&driver.secret_url())?, schema, table })
+        Ok(Self { pool: Pool::new(&driver.secret_url()).map_err(|error| error.within(location))?, schema, table })
     }
 
     /// The table's name for statements.

@@ -78,6 +78,7 @@ fn identifiers(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 }
 
 /// An error in the words of the copy.
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 fn failure(what: &str, error: rusqlite::Error) -> Error {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull) => ErrorKind::Unavailable,
@@ -85,7 +86,8 @@ fn failure(what: &str, error: rusqlite::Error) -> Error {
         Some(ErrorCode::CannotOpen | ErrorCode::NotADatabase | ErrorCode::ReadOnly) => ErrorKind::Invalid,
         _ => ErrorKind::Failed,
     };
-    Error::new(kind, what).because(error)
+    // The driver would repeat the reason as its cause.
+    Error::new(kind, format!("{what}: {error}"))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

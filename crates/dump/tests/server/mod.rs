@@ -26,3 +26,15 @@ pub async fn copy(job: flare_dump::job::Job) -> flare_dump::copy::Summary {
     assert!(summary.failed.is_empty() && summary.message.is_none(), "{summary:?}");
     summary
 }
+
+/// The addresses of a table on every server there is, and of one in a file of the folder.
+#[allow(dead_code, reason = "not every test is about all")]
+pub fn tables(folder: &std::path::Path, name: &str) -> Vec<String> {
+    let mut tables = vec![format!("sqlite://{}/tables.db?table={name}", folder.display())];
+    tables.extend(url("FLARE_TEST_POSTGRES_URL").map(|url| {
+        let join = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{join}table=flare_dump_{name}")
+    }));
+    tables.extend(url("FLARE_TEST_MARIADB_URL").map(|url| format!("{url}?table=flare_dump_{name}")));
+    tables
+}

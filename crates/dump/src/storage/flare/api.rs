@@ -162,10 +162,12 @@ impl Api {
         read::<WireResource>(&made.map_err(error_of)?)?.try_into()
     }
 
-    /// A page of the documents of a resource.
-    pub async fn documents(&self, resource: &str, offset: u64, rows: u64) -> Result<Documents> {
+    /// A page of the documents of a resource behind a URL, or from the first on. A page may have fewer documents than
+    /// there are; an empty one is the end.
+    pub async fn documents(&self, resource: &str, after: Option<&str>, offset: u64, rows: u64) -> Result<Documents> {
         let rows = rows.clamp(1, PAGE_ROWS);
-        let path = format!("/resources/{}/documents?limit={rows}&offset={offset}", segment(resource));
+        let after = after.map(|url| format!("&after={}", segment(url))).unwrap_or_default();
+        let path = format!("/resources/{}/documents?limit={rows}&offset={offset}{after}", segment(resource));
         read(&self.client.send(Method::GET, &path, None).await.map_err(error_of)?)
     }
 

@@ -1,24 +1,20 @@
-//! Reading the documents of a resource.
-//!
-//! A server lists them by counting, in the order of their URLs. Documents that come and go meanwhile would shift the
-//! pages, so each page begins with the last document of the one before: where that is another, the place is found
-//! again.
+//! Reading the documents of a resource, in the order of their URLs, which are the key.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream;
 
 use super::Place;
-use super::api::Document;
+use super::api::{Document, Documents};
 use crate::error::{Error, Result};
 use crate::infer;
 use crate::json::{self, Style};
 use crate::key::{Key, Range};
 use crate::location::Location;
 use crate::port::{Batches, Boundary, Description, Reader, SAMPLE_ROWS, Upper, Walk};
-use crate::row::{Row, RowBatch};
+use crate::row::{Batch, Row, RowBatch};
 use crate::storage::ReadOptions;
-use crate::storage::sequence::{Cursor, Sequence};
 use crate::value::Value;
 
 /// Documents per request.
@@ -27,7 +23,6 @@ const PAGE_ROWS: u64 = 1000;
 /// Reads the documents of a resource.
 pub struct FlareReader {
     place: Arc<Place>,
-    sequence: Sequence,
 }
 
 impl FlareReader {
@@ -35,49 +30,87 @@ impl FlareReader {
         if !options.key.is_empty() || options.by_offset {
             return Err(Error::invalid(format!("{location}: a resource is read in the order of its URLs only")));
         }
-        let place = Arc::new(Place::read(location)?);
-        let source = Arc::clone(&place);
-        let sequence = Sequence::new(Arc::new(move || {
-            let place = Arc::clone(&source);
-            Box::pin(async move {
-                let resource = place.resource().await?.id.clone();
-                Ok(Box::new(Pages { place, resource, offset: 0, last: None }) as Box<dyn Cursor>)
-            })
-        }));
-        Ok(Self { place, sequence })
+        Ok(Self { place: Arc::new(Place::read(location)?) })
     }
 }
 
 #[async_trait]
 impl Reader for FlareReader {
     async fn describe(&self) -> Result<Description> {
-        let resource = self.place.resource().await?;
-        let page = self.place.api.documents(&resource.id, 0, SAMPLE_ROWS as u64).await?;
+        let page = self.place.documents(None, 0, SAMPLE_ROWS as u64).await?;
         let total = page.total();
         let mut schema = infer::schema(&self.place.rows(page.documents));
         schema.is_open = true;
-        Ok(Description { schema, rows: Some(total), bytes: None, walk: Walk::Sequence, raw: None })
+        let walk = Walk::Key(vec!["URL".to_owned()]);
+        Ok(Description { schema, rows: Some(total), bytes: None, walk, raw: None })
     }
 
     async fn sample(&self, rows: usize) -> Result<RowBatch> {
-        let resource = self.place.resource().await?;
-        Ok(self.place.rows(self.place.api.documents(&resource.id, 0, rows as u64).await?.documents))
+        Ok(self.place.rows(self.place.documents(None, 0, rows as u64).await?.documents))
     }
 
     async fn upper(&self) -> Result<Upper> {
-        Ok(Upper::Unknown)
+        let mut last = 0;
+        loop {
+            let page = self.place.documents(None, last, 1).await?;
+            let total = page.total();
+            match page.documents.into_iter().next() {
+                Some(document) if last + 1 == total => return Ok(Upper::Key(key(document.id))),
+                None if total == 0 => return Ok(Upper::Empty),
+                // Others came or went since they were counted.
+                _ => last = total.saturating_sub(1),
+            }
+        }
     }
 
-    async fn boundary(&self, after: Option<&Key>, _upper: Option<&Key>, rows: u64) -> Result<Boundary> {
-        Ok(Sequence::boundary(after, rows))
+    async fn boundary(&self, after: Option<&Key>, upper: Option<&Key>, rows: u64) -> Result<Boundary> {
+        let page = self.place.documents(url(after)?, rows.saturating_sub(1), 1).await?;
+        let upper = url(upper)?;
+        Ok(match page.documents.into_iter().next() {
+            Some(document) if upper.is_none_or(|upper| document.id.as_str() < upper) => Boundary::At(key(document.id)),
+            _ => Boundary::Last,
+        })
     }
 
     fn read(&self, range: &Range, _raw: bool) -> Batches {
-        self.sequence.read(range)
+        let (place, range) = (Arc::clone(&self.place), range.clone());
+        let first = range.after.clone();
+        Box::pin(stream::try_unfold(Some(first), move |after| {
+            let (place, upto) = (Arc::clone(&place), range.upto.clone());
+            async move {
+                let Some(after) = after else { return Ok(None) };
+                let mut page = place.documents(url(after.as_ref())?, 0, PAGE_ROWS).await?.documents;
+                let upto = url(upto.as_ref())?;
+                // The server may send fewer than there are: only nothing, or what lies behind, is the end.
+                let is_end = page.last().is_none_or(|last| upto.is_some_and(|upto| last.id.as_str() >= upto));
+                page.retain(|document| upto.is_none_or(|upto| document.id.as_str() <= upto));
+                let next = page.last().filter(|_| !is_end).map(|last| Some(key(last.id.clone())));
+                Ok((!page.is_empty()).then(|| (Batch::Rows(place.rows(page)), next)))
+            }
+        }))
+    }
+}
+
+fn key(url: String) -> Key {
+    Key::one(Value::Text(url))
+}
+
+/// The URL that a key is.
+fn url(key: Option<&Key>) -> Result<Option<&str>> {
+    match key.map(|key| key.0.as_slice()) {
+        None => Ok(None),
+        Some([Value::Text(url)]) => Ok(Some(url)),
+        Some(_) => {
+            Err(Error::invalid("the history is of a version that counted documents: use --fresh to begin again"))
+        }
     }
 }
 
 impl Place {
+    async fn documents(&self, after: Option<&str>, offset: u64, rows: u64) -> Result<Documents> {
+        self.api.documents(&self.resource().await?.id, after, offset, rows).await
+    }
+
     fn rows(&self, documents: Vec<Document>) -> RowBatch {
         let mut batch = RowBatch::documents();
         documents.into_iter().for_each(|document| batch.push(self.row(document)));
@@ -99,48 +132,6 @@ impl Place {
             }
             Ok(_) => Row::bad(text, "the document is no object"),
             Err(reason) => Row::bad(text, reason),
-        }
-    }
-}
-
-/// All documents of a resource.
-struct Pages {
-    place: Arc<Place>,
-    resource: String,
-    /// Where the next page begins: at the document that was read last.
-    offset: u64,
-    last: Option<String>,
-}
-
-#[async_trait]
-impl Cursor for Pages {
-    async fn next(&mut self) -> Result<Option<RowBatch>> {
-        let mut step = 1;
-        // Whether all documents before here were read.
-        let mut is_sure = self.last.is_none();
-        loop {
-            let page = self.place.api.documents(&self.resource, self.offset, PAGE_ROWS).await?;
-            let (total, listed) = (page.total(), page.documents.len() as u64);
-            let is_known = |document: &Document| self.last.as_ref().is_some_and(|last| document.id <= *last);
-            let begins_known = page.documents.first().is_some_and(is_known);
-            if !begins_known && !is_sure && self.offset > 0 {
-                // Some went away, and those behind moved up: back to what is known.
-                self.offset = self.offset.saturating_sub(step);
-                step *= 2;
-                continue;
-            }
-            let new: Vec<Document> = page.documents.into_iter().skip_while(is_known).collect();
-            if let Some(last) = new.last() {
-                self.last = Some(last.id.clone());
-                self.offset += listed - 1;
-                return Ok(Some(self.place.rows(new)));
-            }
-            if listed == 0 || self.offset + listed >= total {
-                return Ok(None);
-            }
-            // Others came before here, or the page was cut short: on with the next.
-            self.offset += listed;
-            is_sure = true;
         }
     }
 }

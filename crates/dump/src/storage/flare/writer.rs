@@ -170,7 +170,7 @@ impl Writer for FlareWriter {
         let prepared = Prepared::new(Arc::clone(&self.place), resource)?;
         self.check(target, &prepared.fields)?;
         if target.mode == WriteMode::Create && !target.is_resumed {
-            let total = self.place.api.documents(&prepared.resource.id, 0, 1).await?.total();
+            let total = self.place.api.documents(&prepared.resource.id, None, 0, 1).await?.total();
             if total > 0 {
                 return Err(Error::invalid(format!(
                     "the resource {} has {total} documents: choose the mode append or upsert",

@@ -24,13 +24,15 @@ const REFUSED: &[i32] = &[2, 52, 53, 55, 57, 121, 10334, 11000, 11001, 12582, 17
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 pub(super) fn failure(what: &str, error: MongoError) -> Error {
     let kind = match &*error.kind {
+        MongoKind::ServerSelection { message, .. } => {
+            return Error::unavailable(format!("{what}: no server answers: {}", why_none(message)));
+        }
         MongoKind::Authentication { .. } | MongoKind::InvalidArgument { .. } | MongoKind::InvalidTlsConfig { .. } => {
             ErrorKind::Invalid
         }
-        MongoKind::ServerSelection { .. }
-        | MongoKind::Io(_)
-        | MongoKind::ConnectionPoolCleared { .. }
-        | MongoKind::DnsResolve { .. } => ErrorKind::Unavailable,
+        MongoKind::Io(_) | MongoKind::ConnectionPoolCleared { .. } | MongoKind::DnsResolve { .. } => {
+            ErrorKind::Unavailable
+        }
         // The driver would show the whole answer with it.
         MongoKind::Command(command) => {
             let message = format!("{what}: {} ({}, code {})", command.message, command.code_name, command.code);
@@ -40,6 +42,12 @@ pub(super) fn failure(what: &str, error: MongoError) -> Error {
         _ => ErrorKind::Failed,
     };
     Error::new(kind, format!("{what}: {}", error.kind))
+}
+
+/// Why servers do not answer, from the driver's description of all of them.
+fn why_none(description: &str) -> &str {
+    let why = description.split_once("Error: Kind: ").map(|(_, why)| why);
+    why.and_then(|why| why.split_once(", labels:")).map_or(description, |(why, _)| why)
 }
 
 /// The code of a command that failed as a whole.

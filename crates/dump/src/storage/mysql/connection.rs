@@ -93,7 +93,8 @@ pub(super) fn failure(what: &str, error: MySqlError) -> Error {
             };
             Error::new(kind, format!("{} (error {})", answer.message, answer.code))
         }
-        MySqlError::Io(_) => Error::new(ErrorKind::Unavailable, what).because(error),
+        // The driver repeats itself on the way to the reason.
+        MySqlError::Io(_) => Error::new(ErrorKind::Unavailable, format!("{what}: {}", root(&error))),
         MySqlError::Driver(
             mysql_async::DriverError::ConnectionClosed
             | mysql_async::DriverError::PoolDisconnected
@@ -102,6 +103,11 @@ pub(super) fn failure(what: &str, error: MySqlError) -> Error {
         MySqlError::Url(_) => Error::new(ErrorKind::Invalid, what).because(error),
         other => Error::new(ErrorKind::Failed, what).because(other),
     }
+}
+
+/// The last of the causes.
+fn root(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), root)
 }
 
 /// Whether the server refused a second row with the same key.

@@ -11,12 +11,12 @@ use rusqlite::{Connection, params, params_from_iter};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::catalog::{self, type_of};
-use super::{Place, blocking, failure, identifier, identifiers, values};
+use super::{DIALECT, Place, blocking, failure, identifier, identifiers, values};
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::port::{ChunkName, ChunkWriter, Target, WriteMode, Writer, Written};
 use crate::row::{Batch, Names, RawFormat, RowBatch};
-use crate::value::{Column, Schema};
+use crate::value::{Column, Kind, Schema};
 
 const LEDGER: &str = "flare_dump_ledger";
 /// The row of the ledger that says that a job has begun, and has not finished.
@@ -81,6 +81,12 @@ fn opened<'a>(connection: &'a mut Option<Connection>, place: &Place) -> Result<&
 impl Writer for SqliteWriter {
     fn takes_documents(&self) -> bool {
         false
+    }
+
+    fn takes_as_is(&self, column: &Column) -> bool {
+        // SQLite has no types for days and times: texts stay as they were written.
+        let is_moment = matches!(column.kind, Kind::Date | Kind::Time | Kind::DateTime | Kind::Instant);
+        column.native.is_none() || (is_moment && !column.native_of(DIALECT).is_some_and(|name| name.ends_with("_TEXT")))
     }
 
     fn waits_in_line(&self) -> bool {
