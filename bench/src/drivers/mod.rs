@@ -100,10 +100,11 @@ impl Change {
 }
 
 /// A store under the loop: each call is one durable group.
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Database {
     Postgres(postgres::Database),
     Mongodb(mongodb::Database),
-    Cassandra(Box<cassandra::Database>),
+    Cassandra(cassandra::Database),
 }
 
 impl Database {
@@ -112,9 +113,7 @@ impl Database {
         let opened = match engine {
             Engine::Postgres => postgres::Database::open(url, namespace).await.map(Self::Postgres),
             Engine::Mongodb => mongodb::Database::open(url, namespace).await.map(Self::Mongodb),
-            Engine::Cassandra => {
-                cassandra::Database::open(url, namespace).await.map(|database| Self::Cassandra(Box::new(database)))
-            }
+            Engine::Cassandra => cassandra::Database::open(url, namespace).await.map(Self::Cassandra),
             Engine::Rabbitmq | Engine::Nats | Engine::Sqs => return Ok(None),
         };
         opened.map(Some).with_context(|| format!("open {engine}"))
@@ -139,6 +138,7 @@ impl Database {
 }
 
 /// A broker under the loop. Documents go through the queue; what was posted is acknowledged.
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Broker {
     Rabbitmq(rabbitmq::Broker),
     Nats(nats::Broker),

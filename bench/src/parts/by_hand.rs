@@ -92,7 +92,7 @@ fn over_database(database: Arc<Database>, mut groups: mpsc::Receiver<Waiting>, o
     let (posted, mut recording) = mpsc::channel(CHANNEL_MAX);
     let delivers = options.target.is_some();
     if let Some(target) = &options.target {
-        start_posting(target, options.in_flight, posting, posted, |change: &Change| change.content.clone());
+        start_posting(target, options.in_flight, posting, &posted, |change: &Change| change.content.clone());
     }
     let writing = database.clone();
     must(async move {
@@ -124,7 +124,7 @@ fn over_broker(broker: Arc<Broker>, mut groups: mpsc::Receiver<Waiting>, options
     let target = options.target.as_ref().context("a queue without a target measures nothing")?;
     let (taken, posting) = mpsc::channel(CHANNEL_MAX);
     let (posted, mut acking) = mpsc::channel(CHANNEL_MAX);
-    start_posting(target, options.in_flight, posting, posted, |taken: &Taken| taken.content.clone());
+    start_posting(target, options.in_flight, posting, &posted, |taken: &Taken| taken.content.clone());
     let (pushing, pulling) = (broker.clone(), broker.clone());
     must(async move {
         let mut group = Vec::new();
@@ -162,7 +162,7 @@ fn start_posting<T: Send + 'static>(
     target: &Uri,
     in_flight: usize,
     items: mpsc::Receiver<T>,
-    posted: mpsc::Sender<T>,
+    posted: &mpsc::Sender<T>,
     content: fn(&T) -> Bytes,
 ) {
     let items = Arc::new(Mutex::new(items));
