@@ -26,7 +26,7 @@ fn rabbitmq(name: &str) -> Option<String> {
 }
 
 fn nats() -> Option<String> {
-    task("nats", "nats", |url| format!("url = \"{url}\"\nhold = \"2s\""))
+    task("nats", "nats", |url| format!("url = \"{url}\"\nhold = \"2s\"\nstream-max = \"16MiB\""))
 }
 
 fn sqs() -> Option<String> {

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    failure::{Failure, kind_of},
+    failure::{Failure, kind_of, remedy},
     options::Options,
 };
 
@@ -156,7 +156,8 @@ impl Connection {
         let server = &self.server;
         match failure {
             Failure::Refused(error) => {
-                Error::new(kind_of(&error), format!("NATS at {server} refuses {what}")).because(error)
+                let text = format!("NATS at {server} refuses {what}{}", remedy(&error));
+                Error::new(kind_of(&error), text).because(error)
             }
             Failure::NobodyThere => Error::unavailable(format!(
                 "JetStream of NATS at {server} does not answer to {what}: it is starting, has no leader, or \

@@ -42,6 +42,14 @@ impl Failure {
 }
 
 /// Whether the same request may succeed later.
+/// What to do about it, where that is known.
+pub(crate) fn remedy(error: &jetstream::Error) -> &'static str {
+    match error.error_code() {
+        ErrorCode::STORAGE_RESOURCES_EXCEEDED => " (lower stream-max, or give JetStream more room)",
+        _ => "",
+    }
+}
+
 pub(crate) fn kind_of(error: &jetstream::Error) -> ErrorKind {
     match (error.error_code(), error.code()) {
         (ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT, _) => ErrorKind::Invalid,

@@ -57,6 +57,14 @@ async fn the_stream_is_a_work_queue_with_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_for_which_the_server_has_no_room_says_what_to_do() {
+    let Some(server) = Server::find() else { return };
+    let error = flare_nats::open(&Options { max_bytes: 1 << 60, ..server.options() }).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.chain().contains("stream-max"), "{}", error.chain());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_stream_refuses_and_loses_nothing() {
     let Some(server) = Server::find() else { return };
     let queue = open(&Options { max_bytes: 4096, ..server.options() }).await;
