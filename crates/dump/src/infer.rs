@@ -92,7 +92,7 @@ fn common(one: Kind, other: Kind) -> Kind {
 
 /// The type that would write exactly this text.
 fn kind_of_text(text: &str) -> Kind {
-    let is_written_as = |kind: Kind| convert(Value::text(text), kind).is_ok_and(|value| convert::text(value) == text);
+    let is_written_as = |kind: Kind| convert(Value::text(text), kind).is_ok_and(|value| convert::text(&value) == text);
     match text {
         "true" | "false" => return Kind::Bool,
         _ if !text.starts_with(|first: char| first.is_ascii_hexdigit() || first == '-') => return Kind::Text,

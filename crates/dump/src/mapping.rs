@@ -4,14 +4,14 @@ mod expression;
 mod path;
 mod plan;
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use self::plan::{inferred, plan};
 
 use self::expression::Expression;
 use self::path::Path;
-use crate::convert::convert;
+use crate::convert::{convert, converted};
 use crate::error::{Error, Result};
 use crate::job::{Nulls, OnError};
 use crate::json;
@@ -27,8 +27,8 @@ pub struct Mapping {
     columns: Vec<Made>,
     /// The place of the column for what is left over.
     rest: Option<usize>,
-    /// The fields that columns are made from, which are not left over.
-    used: HashSet<String>,
+    /// The fields that columns are made from, which are not left over; sorted.
+    used: Vec<String>,
     spread: Option<String>,
     nulls: Nulls,
     is_identity: bool,
@@ -69,7 +69,7 @@ impl Mapping {
             schema,
             columns: Vec::new(),
             rest: None,
-            used: HashSet::new(),
+            used: Vec::new(),
             spread: None,
             nulls: Nulls::Keep,
             is_identity: true,
@@ -128,7 +128,7 @@ impl Mapping {
                 From::Rest => Ok(Value::Null),
                 From::Paths(paths) => column.of_paths(paths, row, names),
                 From::Expression(expression) => {
-                    expression.evaluate(row, names).and_then(|value| column.finished(value))
+                    expression.evaluate(row, names).and_then(|value| column.finished(Cow::Owned(value)))
                 }
             };
             match (made, column.on_error) {
@@ -152,7 +152,7 @@ impl Mapping {
     fn left_over(&self, row: &Row, names: &Names, cells: &[Value]) -> Value {
         let is_document = matches!(row, Row::Document(_));
         let keeps = |name: &str, value: &Value| {
-            if !self.used.contains(name) {
+            if self.used.binary_search_by(|used| used.as_str().cmp(name)).is_err() {
                 return true;
             }
             let column = self.names.iter().position(|other| &**other == name);
@@ -203,18 +203,19 @@ impl Made {
     fn of_paths(&self, paths: &[Path], row: &Row, names: &Names) -> Result<Value, String> {
         let found = paths.iter().map(|path| path.find(row, names)).find(|value| !value.is_empty());
         // Whether it is null or missing is decided by the first path.
-        let value = found.unwrap_or_else(|| paths.first().map_or(Value::Missing, |path| path.find(row, names)));
-        self.finished(value)
+        let first = || paths.first().map_or(Cow::Borrowed(&Value::Missing), |path| path.find(row, names));
+        self.finished(found.unwrap_or_else(first))
     }
 
-    fn finished(&self, value: Value) -> Result<Value, String> {
+    fn finished(&self, value: Cow<'_, Value>) -> Result<Value, String> {
         let value = match &self.default {
-            Some(default) if value.is_empty() => default.clone(),
+            Some(default) if value.is_empty() => Cow::Borrowed(default),
             _ => value,
         };
-        match self.kind {
-            Some(kind) => convert(value, kind),
-            None => Ok(value),
+        match (self.kind, value) {
+            (None, value) => Ok(value.into_owned()),
+            (Some(kind), Cow::Owned(value)) => convert(value, kind),
+            (Some(kind), Cow::Borrowed(value)) => converted(value, kind),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which mapping a job means: its rules, the columns of the target that exists, or what was seen of the source.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Expression, From, Made, Mapping, Path};
@@ -85,7 +84,7 @@ fn onto(job: &Job, source: &Schema, target: &Schema) -> Result<Mapping> {
 fn of_rules(job: &Job, rules: &[ColumnRule], source: &Schema, target: Option<&Schema>) -> Result<Mapping> {
     let mut columns = Vec::new();
     let mut made = Vec::new();
-    let mut used = HashSet::new();
+    let mut used = Vec::new();
     for rule in rules {
         let known = target.and_then(|target| target.column(&rule.name));
         if let (Some(_), None) = (target, known) {
@@ -99,6 +98,7 @@ fn of_rules(job: &Job, rules: &[ColumnRule], source: &Schema, target: Option<&Sc
         columns.push(one.column);
         made.push(one.made);
     }
+    used.sort();
     let mut rest = None;
     if let Some(name) = &job.rest {
         if columns.iter().any(|column| &*column.name == name) {
