@@ -193,11 +193,17 @@ impl Parts {
         self.folder.is_dir()
     }
 
+    /// Removes the folder: its name first, because half of a folder would say that nothing is done.
     pub fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            result => result,
+        let mut away = self.folder.clone().into_os_string();
+        away.push(".removed");
+        for result in [fs::rename(&self.folder, &away), fs::remove_dir_all(&away)] {
+            match result {
+                Err(error) if error.kind() == ErrorKind::NotFound => (),
+                result => result?,
+            }
         }
+        Ok(())
     }
 }
 

@@ -173,3 +173,16 @@ fn what_is_appended_to_is_read_at_the_end() {
     fs::write(desk.target(), "x\ny").unwrap();
     assert_eq!(desk.finished(&parts), "x\ny\na\n");
 }
+
+#[test]
+fn a_folder_that_was_being_removed_is_removed_and_is_no_ledger() {
+    let desk = Desk::new(Format::NdJson);
+    let parts = desk.parts(WriteMode::Create);
+    write(&parts, "0", "a\n");
+    assert_eq!(desk.finished(&parts), "a\n");
+    let away = desk.folder.path().join("out.parts-job.removed");
+    fs::rename(desk.folder.path().join("out.parts-job"), &away).unwrap();
+    assert!(!parts.exist());
+    parts.remove().unwrap();
+    assert!(!away.exists());
+}
