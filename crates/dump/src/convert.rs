@@ -11,30 +11,39 @@ const SHOWN_CHARS_MAX: usize = 60;
 
 /// The value as the kind; null and missing stay what they are. The error says why it cannot be.
 pub fn convert(value: Value, kind: Kind) -> Result<Value, String> {
+    match (value, kind) {
+        (Value::Text(text), Kind::Text) => Ok(Value::Text(text)),
+        (Value::Json(text), Kind::Json | Kind::JsonBinary) => Ok(Value::Json(text)),
+        (value, kind) => converted(&value, kind),
+    }
+}
+
+/// As [`convert`], of a value that is still needed.
+pub fn converted(value: &Value, kind: Kind) -> Result<Value, String> {
     if value.is_empty() {
-        return Ok(value);
+        return Ok(value.clone());
     }
     let converted = match kind {
-        Kind::Bool => bool(&value),
-        Kind::Int16 => integer(&value).filter(|number| i16::try_from(*number).is_ok()).map(Value::Int),
-        Kind::Int32 => integer(&value).filter(|number| i32::try_from(*number).is_ok()).map(Value::Int),
-        Kind::Int64 => integer(&value).map(Value::Int),
-        Kind::Decimal(None) => decimal(&value),
+        Kind::Bool => bool(value),
+        Kind::Int16 => integer(value).filter(|number| i16::try_from(*number).is_ok()).map(Value::Int),
+        Kind::Int32 => integer(value).filter(|number| i32::try_from(*number).is_ok()).map(Value::Int),
+        Kind::Int64 => integer(value).map(Value::Int),
+        Kind::Decimal(None) => decimal(value),
         Kind::Decimal(Some((precision, scale))) => {
-            decimal(&value).filter(|value| matches!(value, Value::Decimal(number) if number.fits(precision, scale)))
+            decimal(value).filter(|value| matches!(value, Value::Decimal(number) if number.fits(precision, scale)))
         }
-        Kind::Float32 | Kind::Float64 => float(&value),
+        Kind::Float32 | Kind::Float64 => float(value),
         Kind::Text => return Ok(Value::Text(text(value))),
-        Kind::Bytes => bytes(&value),
-        Kind::Date => date(&value),
-        Kind::Time => time(&value),
-        Kind::DateTime => datetime(&value),
-        Kind::Instant => instant(&value),
-        Kind::Uuid => uuid(&value),
-        Kind::ObjectId => object_id(&value),
+        Kind::Bytes => bytes(value),
+        Kind::Date => date(value),
+        Kind::Time => time(value),
+        Kind::DateTime => datetime(value),
+        Kind::Instant => instant(value),
+        Kind::Uuid => uuid(value),
+        Kind::ObjectId => object_id(value),
         Kind::Json | Kind::JsonBinary => return Ok(as_json(value)),
     };
-    converted.ok_or_else(|| format!("cannot make {kind} of {}", shown(&value)))
+    converted.ok_or_else(|| format!("cannot make {kind} of {}", shown(value)))
 }
 
 /// Whether a value of the kind would be written as exactly this text.
@@ -46,7 +55,7 @@ pub fn is_written_so(written: &str, kind: Kind) -> bool {
             is_plain && (written == "0" || !digits.starts_with('0')) && convert(Value::text(written), kind).is_ok()
         }
         Kind::Text => true,
-        _ => convert(Value::text(written), kind).is_ok_and(|value| text(value) == written),
+        _ => convert(Value::text(written), kind).is_ok_and(|value| text(&value) == written),
     }
 }
 
@@ -59,31 +68,31 @@ pub fn shown(value: &Value) -> String {
 }
 
 /// The value as text, as a person would write it.
-pub fn text(value: Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
-        Value::Text(text) => text,
+        Value::Text(text) => text.clone(),
         Value::Missing | Value::Null => String::new(),
-        Value::Json(text) => text.into(),
+        Value::Json(text) => text.to_string(),
         Value::Bool(value) => value.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Float(number) => format!("{number:?}"),
         Value::Decimal(number) => number.to_string(),
-        Value::Bytes(bytes) => format!("\\x{}", to_hex(&bytes)),
+        Value::Bytes(bytes) => format!("\\x{}", to_hex(bytes)),
         Value::Date(date) => date.to_string(),
         Value::Time(time) => time.to_string(),
         Value::DateTime(at) => at.to_string(),
         Value::Instant(at) => at.to_string(),
-        Value::Uuid(uuid) => uuid_to_text(&uuid),
-        Value::ObjectId(id) => to_hex(&id),
-        other @ (Value::Array(_) | Value::Object(_) | Value::Other(_)) => json::to_string(&other),
+        Value::Uuid(uuid) => uuid_to_text(uuid),
+        Value::ObjectId(id) => to_hex(id),
+        other @ (Value::Array(_) | Value::Object(_) | Value::Other(_)) => json::to_string(other),
     }
 }
 
 /// JSON that is text stays as it is; anything else is written as extended JSON.
-fn as_json(value: Value) -> Value {
+fn as_json(value: &Value) -> Value {
     match value {
-        Value::Json(_) => value,
-        other => Value::Json(json::to_string(&other).into()),
+        Value::Json(_) => value.clone(),
+        other => Value::Json(json::to_string(other).into()),
     }
 }
 

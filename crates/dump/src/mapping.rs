@@ -4,14 +4,14 @@ mod expression;
 mod path;
 mod plan;
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use self::plan::{Takes, inferred, plan};
 
 use self::expression::Expression;
 use self::path::Path;
-use crate::convert::{convert, is_written_so};
+use crate::convert::{convert, converted, is_written_so};
 use crate::error::{Error, Result};
 use crate::job::{Nulls, OnError};
 use crate::json;
@@ -27,8 +27,8 @@ pub struct Mapping {
     columns: Vec<Made>,
     /// The place of the column for what is left over.
     rest: Option<usize>,
-    /// The fields that columns are made from, which are not left over.
-    used: HashSet<String>,
+    /// The fields that columns are made from, which are not left over; sorted.
+    used: Vec<String>,
     spread: Option<String>,
     nulls: Nulls,
     is_identity: bool,
@@ -85,7 +85,7 @@ impl Mapping {
             schema,
             columns: Vec::new(),
             rest: None,
-            used: HashSet::new(),
+            used: Vec::new(),
             spread: None,
             nulls: Nulls::Keep,
             is_identity: true,
@@ -144,7 +144,7 @@ impl Mapping {
                 From::Rest => Ok(Value::Null),
                 From::Paths(paths) => column.of_paths(paths, row, names),
                 From::Expression(expression) => {
-                    expression.evaluate(row, names).and_then(|value| column.finished(value))
+                    expression.evaluate(row, names).and_then(|value| column.finished(Cow::Owned(value)))
                 }
             };
             match (made, column.on_error) {
@@ -168,7 +168,7 @@ impl Mapping {
     fn left_over(&self, row: &Row, names: &Names, cells: &[Value]) -> Value {
         let is_document = matches!(row, Row::Document(_));
         let keeps = |name: &str, value: &Value| {
-            if !self.used.contains(name) {
+            if self.used.binary_search_by(|used| used.as_str().cmp(name)).is_err() {
                 return true;
             }
             let column = self.names.iter().position(|other| &**other == name);
@@ -219,46 +219,50 @@ impl Made {
     fn of_paths(&self, paths: &[Path], row: &Row, names: &Names) -> Result<Value, String> {
         let found = paths.iter().map(|path| path.find(row, names)).find(|value| !value.is_empty());
         // Whether it is null or missing is decided by the first path.
-        let value = found.unwrap_or_else(|| paths.first().map_or(Value::Missing, |path| path.find(row, names)));
-        self.finished(value)
+        let first = || paths.first().map_or(Cow::Borrowed(&Value::Missing), |path| path.find(row, names));
+        self.finished(found.unwrap_or_else(first))
     }
 
-    fn finished(&self, value: Value) -> Result<Value, String> {
+    fn finished(&self, value: Cow<'_, Value>) -> Result<Value, String> {
         let value = match &self.default {
-            Some(default) if value.is_empty() => default.clone(),
+            Some(default) if value.is_empty() => Cow::Borrowed(default),
             _ => value,
         };
-        match (self.kind, self.why) {
-            (None, _) => Ok(value),
-            (Some(kind), Why::Asked) => convert(value, kind),
-            (Some(kind), Why::Target { is_json_text }) => for_target(value, kind, is_json_text),
-            (Some(kind), Why::Sample) => as_sampled(&value, kind),
+        match (self.kind, self.why, value) {
+            (None, _, value) => Ok(value.into_owned()),
+            (Some(kind), Why::Asked, Cow::Owned(value)) => convert(value, kind),
+            (Some(kind), Why::Asked, Cow::Borrowed(value)) => converted(value, kind),
+            (Some(kind), Why::Target { is_json_text }, value) => for_target(value, kind, is_json_text),
+            (Some(kind), Why::Sample, value) => as_sampled(&value, kind),
         }
     }
 }
 
 /// The value for a column that exists.
-fn for_target(value: Value, kind: Kind, is_json_text: bool) -> Result<Value, String> {
-    match value {
+fn for_target(value: Cow<'_, Value>, kind: Kind, is_json_text: bool) -> Result<Value, String> {
+    match &*value {
         Value::Text(text) if is_json_text && matches!(kind, Kind::Json | Kind::JsonBinary) => {
             match json::parse(text.as_bytes()) {
-                Ok(_) => Ok(Value::Json(text.into())),
+                Ok(_) => Ok(Value::Json(text.as_str().into())),
                 Err(reason) => Err(format!("the text is no JSON: {reason}")),
             }
         }
         // Targets have days that we have not, such as `infinity` or `0000-00-00`, and booleans that are small numbers.
         Value::Text(_) if matches!(kind, Kind::Date | Kind::Time | Kind::DateTime | Kind::Instant) => {
-            Ok(convert(value.clone(), kind).unwrap_or(value))
+            Ok(converted(&value, kind).unwrap_or_else(|_| value.into_owned()))
         }
-        Value::Int(_) if kind == Kind::Bool => Ok(convert(value.clone(), kind).unwrap_or(value)),
-        value => convert(value, kind),
+        Value::Int(_) if kind == Kind::Bool => Ok(converted(&value, kind).unwrap_or_else(|_| value.into_owned())),
+        _ => match value {
+            Cow::Owned(value) => convert(value, kind),
+            Cow::Borrowed(value) => converted(value, kind),
+        },
     }
 }
 
 /// The value of a text, if its type would write it in the same way.
 fn as_sampled(value: &Value, kind: Kind) -> Result<Value, String> {
     const HINT: &str = "the first rows suggest the type, a job file can name another (`flare dump guess` writes one)";
-    let reason = match (value, convert(value.clone(), kind)) {
+    let reason = match (value, converted(value, kind)) {
         (Value::Text(text), Ok(_)) if !is_written_so(text, kind) => {
             format!("{} is not how {kind} is written", crate::convert::shown(value))
         }

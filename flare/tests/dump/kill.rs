@@ -34,7 +34,7 @@ const fn rows(kills: usize) -> usize {
     (kills * 12 + 100) * CHUNKSIZE
 }
 
-/// PostgreSQL makes chunks durable in groups, and more of them are done by then than were told.
+/// PostgreSQL and files make chunks durable in groups, and more of them are done by then than were told.
 const fn rows_in_groups(kills: usize) -> usize {
     (kills * 32 + 100) * CHUNKSIZE
 }
@@ -172,7 +172,7 @@ fn has_all(desk: &Desk, address: &str, rows: usize) {
 
 #[test]
 fn a_file_is_copied_whole_however_often_it_is_killed() {
-    let (desk, rows) = (Desk::new(), rows(FILE_TO_FILE));
+    let (desk, rows) = (Desk::new(), rows_in_groups(FILE_TO_FILE));
     desk.write("in.ndjson", &lines(rows));
     job(&desk, "in.ndjson", "out.ndjson", "create");
     let names = |folder: &std::path::Path| -> Vec<_> {

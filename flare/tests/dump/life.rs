@@ -66,6 +66,17 @@ fn a_copy_that_stops_says_how_to_go_on() {
     assert!(std::fs::read_to_string(rejects).unwrap().contains("\"text\":\"nonsense\""));
 }
 
+/// A line that only passes through is not trusted either.
+#[test]
+fn a_line_with_bytes_that_are_no_text_is_refused() {
+    let desk = Desk::new();
+    let mut content = lines(3).into_bytes();
+    content.extend(b"{\"id\":3,\"name\":\"\xff\xfe\"}\n");
+    std::fs::write(desk.path("in.ndjson"), content).unwrap();
+    let ran = desk.run(&["--from", "in.ndjson", "--to", "out.ndjson"]);
+    assert!(ran.code == Some(3) && ran.err.contains("row 4 was refused") && ran.err.contains("UTF-8"), "{ran:?}");
+}
+
 #[test]
 fn mistakes_are_told_before_anything_is_done() {
     let desk = Desk::new();

@@ -72,7 +72,7 @@ fn to_cel(value: &Value) -> cel::Value {
             Some(value) => value,
             None => cel::Value::String(Arc::new(at.to_string())),
         },
-        other => cel::Value::String(Arc::new(convert::text(other.clone()))),
+        other => cel::Value::String(Arc::new(convert::text(other))),
     }
 }
 

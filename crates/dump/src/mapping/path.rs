@@ -1,5 +1,7 @@
 //! Paths into rows.
 
+use std::borrow::Cow;
+
 use crate::json;
 use crate::row::{Names, Row};
 use crate::value::{Schema, Value};
@@ -21,26 +23,30 @@ impl Path {
         (self.parts.len() == 1 || rows.column(&self.text).is_some()).then_some(&self.text)
     }
 
-    pub fn find(&self, row: &Row, names: &Names) -> Value {
+    pub fn find<'a>(&self, row: &'a Row, names: &Names) -> Cow<'a, Value> {
         let whole = row.get(names, &self.text);
         if !matches!(whole, Value::Missing) || self.parts.len() == 1 {
-            return whole.clone();
+            return Cow::Borrowed(whole);
         }
         within(row.get(names, &self.parts[0]), &self.parts[1..])
     }
 }
 
-fn within(value: &Value, path: &[String]) -> Value {
-    let Some((first, rest)) = path.split_first() else { return value.clone() };
+fn within<'a>(value: &'a Value, path: &[String]) -> Cow<'a, Value> {
+    const NOTHING: Cow<'static, Value> = Cow::Borrowed(&Value::Missing);
+    let Some((first, rest)) = path.split_first() else { return Cow::Borrowed(value) };
     match value {
         Value::Object(fields) => {
-            fields.iter().find(|(name, _)| name == first).map_or(Value::Missing, |(_, value)| within(value, rest))
+            fields.iter().find(|(name, _)| name == first).map_or(NOTHING, |(_, value)| within(value, rest))
         }
         Value::Array(values) => {
             let found = first.parse::<usize>().ok().and_then(|at| values.get(at));
-            found.map_or(Value::Missing, |value| within(value, rest))
+            found.map_or(NOTHING, |value| within(value, rest))
         }
-        Value::Json(text) => json::parse(text.as_bytes()).map_or(Value::Missing, |value| within(&value, path)),
-        _ => Value::Missing,
+        Value::Json(text) => {
+            let parsed = json::parse(text.as_bytes());
+            parsed.map_or(NOTHING, |value| Cow::Owned(within(&value, path).into_owned()))
+        }
+        _ => NOTHING,
     }
 }

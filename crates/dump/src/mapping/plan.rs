@@ -133,7 +133,7 @@ impl Sides<'_> {
     fn of_rules(&self, job: &Job, rules: &[ColumnRule]) -> Result<Mapping> {
         let mut columns = Vec::new();
         let mut made = Vec::new();
-        let mut used = HashSet::new();
+        let mut used = Vec::new();
         for rule in rules {
             let known = self.target.and_then(|target| target.column(&rule.name));
             if let (Some(_), None) = (self.target, known) {
@@ -146,6 +146,7 @@ impl Sides<'_> {
             columns.push(one.column);
             made.push(one.made);
         }
+        used.sort();
         let mut rest = None;
         if let Some(name) = &job.rest {
             if columns.iter().any(|column| &*column.name == name) {

@@ -1,7 +1,8 @@
 //! Files: NDJSON, JSON and CSV, plain or compressed with gzip or zstd.
 //!
 //! A plain file is cut at bytes: the walk looks for the ends of records, and any part can be read at once. A compressed
-//! one is read from the beginning. A target is written as part files, one per chunk, which are put together at the end.
+//! one is read from the beginning. A target is written as part files, one per chunk, which are put together in their
+//! order.
 
 mod compression;
 mod csv;
@@ -9,6 +10,7 @@ mod format;
 mod parts;
 mod reader;
 mod records;
+mod whole;
 mod writer;
 
 pub use self::reader::FileReader;

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Result, Write};
 
+use xxhash_rust::xxh3::Xxh3Default;
+
 use crate::error::Error;
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -35,6 +37,7 @@ impl Compression {
     }
 
     pub fn writer(self, file: File) -> Result<Encoder> {
+        let file = Summed { file, sum: Xxh3Default::new() };
         Ok(match self {
             Self::None => Encoder::None(file),
             Self::Gzip => {
@@ -46,11 +49,35 @@ impl Compression {
     }
 }
 
+/// A file, and the checksum of what was written to it.
+pub(super) struct Summed {
+    pub file: File,
+    sum: Xxh3Default,
+}
+
+impl Summed {
+    pub fn checksum(&self) -> u64 {
+        self.sum.digest()
+    }
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.sum.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Writes to a file through a compressor.
 pub(super) enum Encoder {
-    None(File),
-    Gzip(flate2::write::GzEncoder<BufWriter<File>>),
-    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+    None(Summed),
+    Gzip(flate2::write::GzEncoder<BufWriter<Summed>>),
+    Zstd(zstd::Encoder<'static, BufWriter<Summed>>),
 }
 
 impl Encoder {
@@ -63,8 +90,8 @@ impl Encoder {
     }
 
     /// Ends the member or frame and gives the file back.
-    pub fn finish(self) -> Result<File> {
-        let flushed = |writer: BufWriter<File>| writer.into_inner().map_err(std::io::IntoInnerError::into_error);
+    pub fn finish(self) -> Result<Summed> {
+        let flushed = |writer: BufWriter<Summed>| writer.into_inner().map_err(std::io::IntoInnerError::into_error);
         match self {
             Self::None(file) => Ok(file),
             Self::Gzip(encoder) => flushed(encoder.finish()?),

@@ -241,8 +241,7 @@ impl Source {
         let mut records = self.records(from, to)?;
         let (mut data, mut rows) = (Vec::with_capacity(BATCH_BYTES + BATCH_BYTES / 8), 0);
         while let Some(record) = records.next().map_err(|error| self.place.error("read", error))? {
-            if record.trim_ascii_start().first() != Some(&b'{') || serde_json::from_slice::<IgnoredAny>(record).is_err()
-            {
+            if !is_document(record) {
                 return Err(Error::rejected("a line is not a JSON document"));
             }
             data.extend_from_slice(record);
@@ -261,6 +260,12 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Nothing is built of it. A check of bytes would skip what is within strings, so the text is checked first.
+fn is_document(record: &[u8]) -> bool {
+    let is_json = |text| serde_json::from_str::<IgnoredAny>(text).is_ok();
+    record.trim_ascii_start().first() == Some(&b'{') && str::from_utf8(record).is_ok_and(is_json)
 }
 
 /// A compressed file from its beginning.

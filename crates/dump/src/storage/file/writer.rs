@@ -1,15 +1,17 @@
 //! Writing files.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
+use xxhash_rust::xxh3::Xxh3Default;
 
-use super::compression::{Compression, Encoder};
+use super::compression::Encoder;
 use super::format::Format;
-use super::parts::{Parts, last_byte};
+use super::parts::Parts;
+use super::whole::Beginning;
 use super::{Place, csv};
 use crate::error::{Error, Result};
 use crate::json::{self, Style};
@@ -28,7 +30,6 @@ pub struct FileWriter {
 #[derive(Clone)]
 struct Prepared {
     parts: Parts,
-    mode: WriteMode,
     names: Names,
 }
 
@@ -72,8 +73,10 @@ impl Writer for FileWriter {
 
     async fn prepare(&self, target: &Target) -> Result<()> {
         self.check_mode(target)?;
-        let parts = Parts::of(&self.place.path, &target.job);
-        let prepared = Prepared { parts: parts.clone(), mode: target.mode, names: target.schema.names() };
+        let names = target.schema.names();
+        let beginning = Beginning { place: Arc::clone(&self.place), mode: target.mode, names: Arc::clone(&names) };
+        let parts = Parts::of(&self.place.path, &target.job, beginning);
+        let prepared = Prepared { parts: parts.clone(), names };
         *self.target.write() = Some(prepared);
         let (place, mode, is_resumed) = (Arc::clone(&self.place), target.mode, target.is_resumed);
         blocking(move || {
@@ -100,7 +103,17 @@ impl Writer for FileWriter {
     }
 
     async fn done(&self, chunk: &ChunkName) -> Result<Option<Written>> {
-        Ok(self.prepared()?.parts.done(chunk))
+        let (prepared, place, chunk) = (self.prepared()?, Arc::clone(&self.place), chunk.to_owned());
+        blocking(move || prepared.parts.done(&chunk).map_err(|error| place.error("read a part of", error))).await
+    }
+
+    fn settles(&self) -> bool {
+        true
+    }
+
+    async fn settle(&self, chunks: &[String]) -> Result<Vec<bool>> {
+        let (prepared, place, chunks) = (self.prepared()?, Arc::clone(&self.place), chunks.to_vec());
+        blocking(move || prepared.parts.settle(&chunks).map_err(|error| place.error("sync parts of", error))).await
     }
 
     async fn open(&self, chunk: &ChunkName) -> Result<Box<dyn ChunkWriter>> {
@@ -119,8 +132,7 @@ impl Writer for FileWriter {
             let Prepared { parts, .. } = &prepared;
             let failed = |error| place.error("put together", error);
             if !parts.have_become(&place.path) && parts.exist() {
-                put_together(&place, &prepared).map_err(failed)?;
-                parts.become_target(&parts.whole(), &place.path).map_err(failed)?;
+                parts.become_target(&place.path).map_err(failed)?;
             }
             parts.remove().map_err(failed)
         })
@@ -135,53 +147,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// Makes one file of the parts, in the order of their chunks.
-fn put_together(place: &Place, prepared: &Prepared) -> io::Result<()> {
-    let mut whole = File::create(prepared.parts.whole())?;
-    let mut is_begun = false;
-    if prepared.mode == WriteMode::Append && place.path.exists() {
-        let mut existing = File::open(&place.path)?;
-        let last = last_byte(&mut existing)?;
-        is_begun = last.is_some();
-        io::copy(&mut existing, &mut whole)?;
-        if place.compression == Compression::None && last.is_some_and(|byte| byte != b'\n') {
-            whole.write_all(b"\n")?;
-        }
-    }
-    if let Format::Csv { delimiter, header: true } = place.format
-        && !is_begun
-    {
-        let names: Vec<Value> = prepared.names.iter().map(|name| Value::text(&**name)).collect();
-        let mut line = Vec::new();
-        csv::write(names.iter(), delimiter, place.style, &mut line);
-        whole = encoded(place.compression, whole, &line)?;
-    }
-    if place.format == Format::Json {
-        whole = encoded(place.compression, whole, b"[\n")?;
-    }
-    let mut is_first = true;
-    for part in prepared.parts.list()? {
-        let mut file = File::open(&part.path)?;
-        let is_empty = file.metadata()?.len() == 0;
-        if place.format == Format::Json && !is_first && !is_empty {
-            whole = encoded(place.compression, whole, b",\n")?;
-        }
-        is_first &= is_empty;
-        io::copy(&mut file, &mut whole)?;
-    }
-    if place.format == Format::Json {
-        encoded(place.compression, whole, b"\n]\n")?;
-    }
-    Ok(())
-}
-
-/// Adds a piece, compressed as a member of its own.
-fn encoded(compression: Compression, file: File, bytes: &[u8]) -> io::Result<File> {
-    let mut encoder = compression.writer(file)?;
-    encoder.write_all(bytes)?;
-    encoder.finish()
-}
-
 /// A chunk on its way to its part file.
 struct FileChunk(Option<Part>);
 
@@ -189,7 +154,8 @@ struct Part {
     place: Arc<Place>,
     prepared: Prepared,
     chunk: String,
-    /// Made with the first row, so that a chunk without rows is an empty file, compressed or not.
+    /// Until the first row, so that a chunk without rows is an empty file, compressed or not.
+    file: Option<File>,
     encoder: Option<Encoder>,
     rows: u64,
     text: Vec<u8>,
@@ -197,9 +163,8 @@ struct Part {
 
 impl Part {
     fn create(place: Arc<Place>, prepared: Prepared, chunk: String) -> Result<Self> {
-        let path = prepared.parts.unfinished(&chunk);
-        File::create(&path).map_err(|error| Error::io(format!("cannot create {}", path.display()), error))?;
-        Ok(Self { place, prepared, chunk, encoder: None, rows: 0, text: Vec::new() })
+        let file = prepared.parts.begin(&chunk).map_err(|error| place.error("begin a part of", error))?;
+        Ok(Self { place, prepared, chunk, file: Some(file), encoder: None, rows: 0, text: Vec::new() })
     }
 
     fn write(&mut self, batch: Batch) -> Result<()> {
@@ -249,22 +214,24 @@ impl Part {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.encoder.is_none() {
-            let file = File::create(self.prepared.parts.unfinished(&self.chunk))?;
+        if let Some(file) = self.file.take() {
             self.encoder = Some(self.place.compression.writer(file)?);
         }
-        self.encoder.as_mut().expect("it was made just now").write_all(bytes)
+        let encoder = self.encoder.as_mut().ok_or_else(|| io::Error::other("the part is spoilt"))?;
+        encoder.write_all(bytes)
     }
 
     fn commit(mut self) -> Result<Written> {
         let failed = |error| self.place.error("complete a part of", error);
-        if let Some(done) = self.prepared.parts.done(&self.chunk) {
+        let parts = &self.prepared.parts;
+        if let Some(done) = parts.done(&self.chunk).map_err(failed)? {
             return Ok(done);
         }
-        if let Some(encoder) = self.encoder.take() {
-            encoder.finish().and_then(|file| file.sync_data()).map_err(failed)?;
-        }
-        self.prepared.parts.keep(&self.chunk, self.rows).map_err(failed)?;
+        let checksum = match self.encoder.take() {
+            Some(encoder) => encoder.finish().map_err(failed)?.checksum(),
+            None => Xxh3Default::new().digest(),
+        };
+        parts.keep(&self.chunk, self.rows, checksum).map_err(failed)?;
         Ok(Written { rows: self.rows })
     }
 }

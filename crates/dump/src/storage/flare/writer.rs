@@ -112,7 +112,7 @@ impl Prepared {
         let mut url = self.literals[0].clone();
         for (field, literal) in self.fields.iter().zip(&self.literals[1..]) {
             let value = row.get(names, field);
-            let text = convert::text(value.clone());
+            let text = convert::text(value);
             if text.is_empty() {
                 return Err(format!("{field:?} has no value, and the URL of a document is made of it"));
             }

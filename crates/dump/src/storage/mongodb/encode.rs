@@ -77,7 +77,7 @@ fn content(value: &Value, out: &mut Vec<u8>) -> Result<u8, String> {
             let millis = at.as_nanosecond().div_euclid(1_000_000);
             put(out, &(millis as i64).to_le_bytes(), 0x09)
         }
-        Value::Date(_) | Value::Time(_) | Value::DateTime(_) => put_text(&convert::text(value.clone()), out)?,
+        Value::Date(_) | Value::Time(_) | Value::DateTime(_) => put_text(&convert::text(value), out)?,
         Value::Json(text) => match json::parse(text.as_bytes()) {
             Ok(parsed) => content(&parsed, out)?,
             Err(_) => put_text(text, out)?,

@@ -27,7 +27,7 @@ pub(super) fn value(value: &Value, kind: Kind, out: &mut Vec<u8>) -> Result<(), 
             _ => quoted(text.as_bytes(), out),
         },
         Value::Json(text) => quoted(text.as_bytes(), out),
-        _ if is_text(kind) => quoted(convert::text(value.clone()).as_bytes(), out),
+        _ if is_text(kind) => quoted(convert::text(value).as_bytes(), out),
         Value::Bool(value) => put(out, format_args!("{}", u8::from(*value))),
         Value::Int(number) => put(out, format_args!("{number}")),
         Value::Float(number) if number.is_finite() => put(out, format_args!("{number:e}")),
@@ -38,7 +38,7 @@ pub(super) fn value(value: &Value, kind: Kind, out: &mut Vec<u8>) -> Result<(), 
         Value::Decimal(number) => return Err(format!("the server has no decimal {number}")),
         Value::DateTime(at) => put(out, format_args!("'{}'", moment(*at))),
         Value::Instant(at) => put(out, format_args!("'{}'", moment(jiff::tz::Offset::UTC.to_datetime(*at)))),
-        other => quoted(convert::text(other.clone()).as_bytes(), out),
+        other => quoted(convert::text(other).as_bytes(), out),
     }
     Ok(())
 }

@@ -36,6 +36,6 @@ pub(super) fn to_sql(value: &Value) -> ToSqlOutput<'_> {
         Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
         Value::Json(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
         Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        other => ToSqlOutput::Owned(Sql::Text(convert::text(other.clone()))),
+        other => ToSqlOutput::Owned(Sql::Text(convert::text(other))),
     }
 }

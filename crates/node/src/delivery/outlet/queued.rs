@@ -28,7 +28,7 @@ pub(crate) enum Window {
 }
 
 /// While an outlet is busy, so many times what it can start is on its way to it.
-const SHARED_AHEAD: usize = 2;
+const SHARED_AHEAD: usize = 8;
 
 impl OutletState {
     pub fn through_queue(mut self, window: Window) -> Self {
