@@ -100,17 +100,19 @@ impl Parts {
         Ok(self.checked(chunk)?.map(|complete| Written { rows: complete.rows }))
     }
 
-    /// What there is of a chunk, if its bytes are what its name says.
+    /// What there is of a chunk, if its bytes are what its name says. Nobody moves a part while it is looked at.
     fn checked(&self, chunk: &str) -> io::Result<Option<Complete>> {
-        let found = self.complete.lock().get(chunk).cloned();
-        let Some(Complete { rows, part: Some(part) }) = found else { return Ok(found) };
+        let mut complete = self.complete.lock();
+        let Some(Complete { part: Some(part), .. }) = complete.get_mut(chunk) else {
+            return Ok(complete.get(chunk).cloned());
+        };
         if !part.is_checked && !part.is_sound()? {
-            self.forget(chunk)?;
+            remove(&part.path)?;
+            complete.remove(chunk);
             return Ok(None);
         }
-        let checked = Complete { rows, part: Some(Part { is_checked: true, ..part }) };
-        self.complete.lock().insert(chunk.to_owned(), checked.clone());
-        Ok(Some(checked))
+        part.is_checked = true;
+        Ok(complete.get(chunk).cloned())
     }
 
     /// Removes the part of a chunk.
