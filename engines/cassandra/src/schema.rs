@@ -69,6 +69,7 @@ const BEAT: Duration = Duration::from_millis(500);
 /// A holder that has not moved for so long is gone.
 const BEATS_MISSED_MAX: u32 = 30;
 const LOOK: Duration = Duration::from_millis(100);
+const USE_TRIES: u32 = 30;
 
 const KEYSPACE: Query = Query::new("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?");
 const APPLIED: Query = Query::new("SELECT number, name, applied_at FROM migrations");
@@ -95,8 +96,19 @@ pub(crate) async fn prepare_keyspace(connection: &Connection, options: &Options)
         let create = format!(r#"CREATE KEYSPACE IF NOT EXISTS "{keyspace}" WITH REPLICATION = {replication}"#);
         connection.define(&create).await?;
     }
-    connection.use_keyspace(keyspace).await?;
+    use_keyspace(connection, keyspace).await?;
     connection.define(CREATE_STEPS).await
+}
+
+/// The server lists a keyspace that another node makes a moment before it can be used.
+async fn use_keyspace(connection: &Connection, keyspace: &str) -> Result<()> {
+    for _ in 0..USE_TRIES {
+        if connection.use_keyspace(keyspace).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    connection.use_keyspace(keyspace).await
 }
 
 pub(crate) struct Migrations {

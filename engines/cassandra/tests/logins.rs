@@ -13,15 +13,13 @@ use flare_contract::{
     proxy::Proxy,
     server,
     tls::{Authority, Door, Greeting},
-    wait::until,
+    wait::{until, until_refused},
 };
-use flare_core::{Error, ErrorKind, Result};
+use flare_core::{Error, ErrorKind};
 
 const TLS: &str = "FLARE_TEST_CASSANDRA_TLS_URL";
 const FIRST: &str = "first-hush";
 const SECOND: &str = "second-hush";
-/// Connections that may be found cut.
-const CUTS_MAX: usize = 20;
 
 /// A user of a test's own, who may do everything in its keyspace and nothing elsewhere.
 struct User {
@@ -130,27 +128,14 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     .await;
     let trouble = store.engine.trouble().unwrap();
     assert!(trouble.contains(&format!("Cassandra at {}", proxy.address())) && !trouble.contains("hush"), "{trouble}");
-    is_refused(told, async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
-    is_refused(told, async || store.documents.get(stream.id, &make::url("1")).await).await;
+    until_refused(told, "hush", async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
+    until_refused(told, "hush", async || store.documents.get(stream.id, &make::url("1")).await).await;
     give(&user).await;
     until("it is let in again", || store.engine.trouble().is_none()).await;
     // What was refused was not written.
     assert!(make::write(&store, make::put(&stream, "1", 2)).await.is_some());
     store.engine.close().await.unwrap();
     user.remove().await;
-}
-
-/// The call fails with what is told. A connection that was cut may be found so only now.
-async fn is_refused<T>(told: &str, call: impl AsyncFn() -> Result<T>) {
-    for _ in 0..CUTS_MAX {
-        let error = call().await.err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
-        assert!(!error.chain().contains("hush"), "{}", error.chain());
-        if error.chain().contains(told) {
-            return;
-        }
-    }
-    panic!("nobody said that it {told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@ use flare_contract::{
     proxy::Proxy,
     server::{are_ours, host},
     tls::Authority,
-    wait::until,
+    wait::{until, until_refused},
 };
-use flare_core::{Error, ErrorKind, Result, port::Store};
+use flare_core::{Error, ErrorKind, port::Store};
 use flare_mongodb::Options;
 use mongodb::{
     Client, Database,
@@ -31,8 +31,6 @@ struct User {
 
 const FIRST: &str = "first-hush";
 const SECOND: &str = "second-hush";
-/// Connections that may be found cut.
-const CUTS_MAX: usize = 20;
 
 impl User {
     async fn make() -> Option<Self> {
@@ -150,27 +148,14 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     .await;
     let trouble = store.engine.trouble().unwrap();
     assert!(trouble.contains(&format!("MongoDB at {}", proxy.address())) && !trouble.contains("hush"), "{trouble}");
-    is_refused(told, async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
-    is_refused(told, async || store.documents.get(stream.id, &make::url("1")).await).await;
+    until_refused(told, "hush", async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
+    until_refused(told, "hush", async || store.documents.get(stream.id, &make::url("1")).await).await;
     give(&user).await;
     until("it is let in again", || store.engine.trouble().is_none()).await;
     // What was refused was not written.
     assert!(make::write(&store, make::put(&stream, "1", 2)).await.is_some());
     store.engine.close().await.unwrap();
     user.remove().await;
-}
-
-/// The call fails with what is told. A connection that was cut may be found so only now.
-async fn is_refused<T>(told: &str, call: impl AsyncFn() -> Result<T>) {
-    for _ in 0..CUTS_MAX {
-        let error = call().await.err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
-        assert!(!error.chain().contains("hush"), "{}", error.chain());
-        if error.chain().contains(told) {
-            return;
-        }
-    }
-    panic!("nobody said that it {told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
