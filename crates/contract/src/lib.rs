@@ -11,6 +11,7 @@ mod delivery_log;
 mod documents;
 mod entities;
 pub mod heard;
+pub mod login;
 pub mod make;
 pub mod proxy;
 mod queue;

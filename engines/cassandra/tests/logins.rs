@@ -9,11 +9,11 @@ use std::{path::PathBuf, time::Duration};
 use common::{Keyspaces, Server};
 use flare_cassandra::{Options, Tls};
 use flare_contract::{
+    login::{Refusal, check_login},
     make,
     proxy::Proxy,
     server,
     tls::{Authority, Door, Greeting},
-    wait::{until, until_refused},
 };
 use flare_core::{Error, ErrorKind};
 
@@ -117,24 +117,8 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     let proxy = Proxy::start(&user.server.host).await;
     let hosts = vec![proxy.address().to_string()];
     let store = flare_cassandra::open(&Options { hosts, ..user.options(FIRST) }).await.unwrap();
-    let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
-    make::write(&store, make::put(&stream, "1", 1)).await.unwrap();
-    take(&user).await;
-    // A server asks those who are in for no password.
-    proxy.cut();
-    until("the refusal is told, though nobody writes", || {
-        store.engine.trouble().is_some_and(|trouble| trouble.contains(told))
-    })
-    .await;
-    let trouble = store.engine.trouble().unwrap();
-    assert!(trouble.contains(&format!("Cassandra at {}", proxy.address())) && !trouble.contains("hush"), "{trouble}");
-    until_refused(told, "hush", async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
-    until_refused(told, "hush", async || store.documents.get(stream.id, &make::url("1")).await).await;
-    give(&user).await;
-    until("it is let in again", || store.engine.trouble().is_none()).await;
-    // What was refused was not written.
-    assert!(make::write(&store, make::put(&stream, "1", 2)).await.is_some());
-    store.engine.close().await.unwrap();
+    let refusal = Refusal { engine: "Cassandra", told, secret: "hush" };
+    check_login(&store, &proxy, refusal, async || take(&user).await, async || give(&user).await).await;
     user.remove().await;
 }
 

@@ -7,11 +7,12 @@ mod server;
 use std::{path::PathBuf, time::Duration};
 
 use flare_contract::{
+    login::{Refusal, check_login},
     make,
     proxy::Proxy,
     server::{are_ours, host},
     tls::Authority,
-    wait::{until, until_refused},
+    wait::until,
 };
 use flare_core::{Error, ErrorKind, port::Store};
 use flare_mongodb::Options;
@@ -137,24 +138,8 @@ async fn is_back(take: impl AsyncFn(&User), told: &str, give: impl AsyncFn(&User
     let Some(user) = User::make().await else { return };
     let proxy = Proxy::start(host(&user.url)).await;
     let store = user.behind(&proxy).await;
-    let stream = make::stored_stream(&store, "http://api.test/users/{id}").await;
-    make::write(&store, make::put(&stream, "1", 1)).await.unwrap();
-    take(&user).await;
-    // A server asks those who are in for no password.
-    proxy.cut();
-    until("the refusal is told, though nobody writes", || {
-        store.engine.trouble().is_some_and(|trouble| trouble.contains(told))
-    })
-    .await;
-    let trouble = store.engine.trouble().unwrap();
-    assert!(trouble.contains(&format!("MongoDB at {}", proxy.address())) && !trouble.contains("hush"), "{trouble}");
-    until_refused(told, "hush", async || store.documents.write(vec![make::put(&stream, "1", 2)]).await).await;
-    until_refused(told, "hush", async || store.documents.get(stream.id, &make::url("1")).await).await;
-    give(&user).await;
-    until("it is let in again", || store.engine.trouble().is_none()).await;
-    // What was refused was not written.
-    assert!(make::write(&store, make::put(&stream, "1", 2)).await.is_some());
-    store.engine.close().await.unwrap();
+    let refusal = Refusal { engine: "MongoDB", told, secret: "hush" };
+    check_login(&store, &proxy, refusal, async || take(&user).await, async || give(&user).await).await;
     user.remove().await;
 }
 
