@@ -12,19 +12,16 @@ use axum::{
     Router,
     extract::{Path, State},
     routing::put,
-    serve::ListenerExt,
 };
 use bytes::Bytes;
 use clap::Args;
 use http::{StatusCode, Uri};
 use serde::de::IgnoredAny;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::drivers::{Broker, Change, Database, Engine, Receipt, Taken};
-use crate::http::listen;
-use crate::parts::ceiling::post;
-use crate::parts::raw_client::{Client, client};
-use crate::parts::{Listening, say};
+use crate::parts::posting::Posting;
+use crate::parts::serve;
 
 const CHANNEL_MAX: usize = 1024;
 const GROUP_MAX: usize = 512;
@@ -68,10 +65,7 @@ pub async fn run(options: &Options) -> Result<()> {
     }
     let intake = Intake { waiting, next: Arc::new(AtomicI64::new(1)) };
     let router = Router::new().route("/documents/{*url}", put(accept)).with_state(intake);
-    let listener = listen().await?;
-    say(&Listening { addr: listener.local_addr()?, control: None })?;
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    Ok(axum::serve(listener, router).await?)
+    serve(router).await
 }
 
 async fn accept(State(intake): State<Intake>, Path(url): Path<String>, body: Bytes) -> StatusCode {
@@ -92,7 +86,8 @@ fn over_database(database: Arc<Database>, mut groups: mpsc::Receiver<Waiting>, o
     let (posted, mut recording) = mpsc::channel(CHANNEL_MAX);
     let delivers = options.target.is_some();
     if let Some(target) = &options.target {
-        start_posting(target, options.in_flight, posting, &posted, |change: &Change| change.content.clone());
+        let content = |change: &Change| change.content.clone();
+        Posting { items: posting, content, posted: Some(posted) }.start(target, options.in_flight);
     }
     let writing = database.clone();
     must(async move {
@@ -124,7 +119,8 @@ fn over_broker(broker: Arc<Broker>, mut groups: mpsc::Receiver<Waiting>, options
     let target = options.target.as_ref().context("a queue without a target measures nothing")?;
     let (taken, posting) = mpsc::channel(CHANNEL_MAX);
     let (posted, mut acking) = mpsc::channel(CHANNEL_MAX);
-    start_posting(target, options.in_flight, posting, &posted, |taken: &Taken| taken.content.clone());
+    let content = |taken: &Taken| taken.content.clone();
+    Posting { items: posting, content, posted: Some(posted) }.start(target, options.in_flight);
     let (pushing, pulling) = (broker.clone(), broker.clone());
     must(async move {
         let mut group = Vec::new();
@@ -154,36 +150,6 @@ fn split(group: &mut Vec<Waiting>) -> (Vec<Change>, Vec<oneshot::Sender<()>>) {
 fn answer(waiting: Vec<oneshot::Sender<()>>) {
     for done in waiting {
         let _nobody_waits = done.send(());
-    }
-}
-
-/// Posts with so many requests in flight, and hands on what was taken.
-fn start_posting<T: Send + 'static>(
-    target: &Uri,
-    in_flight: usize,
-    items: mpsc::Receiver<T>,
-    posted: &mpsc::Sender<T>,
-    content: fn(&T) -> Bytes,
-) {
-    let items = Arc::new(Mutex::new(items));
-    let client = client(in_flight);
-    for _ in 0..in_flight {
-        must(post_items(client.clone(), target.clone(), items.clone(), posted.clone(), content));
-    }
-}
-
-async fn post_items<T>(
-    client: Client,
-    target: Uri,
-    items: Arc<Mutex<mpsc::Receiver<T>>>,
-    posted: mpsc::Sender<T>,
-    content: fn(&T) -> Bytes,
-) -> Result<()> {
-    loop {
-        let item = items.lock().await.recv().await;
-        let Some(item) = item else { return Ok(()) };
-        post(&client, target.clone(), content(&item)).await?;
-        posted.send(item).await.ok().context("nobody records what was posted")?;
     }
 }
 

@@ -5,13 +5,18 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use axum::Router;
+use axum::serve::ListenerExt;
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::http::listen;
+
 pub mod by_hand;
 pub mod ceiling;
 pub mod generator;
+pub mod posting;
 pub mod raw_client;
 pub mod receiver;
 
@@ -51,6 +56,14 @@ pub fn run(part: &Part) -> Result<()> {
 /// Generator and receiver take one thread, so that they leave the other cores to the process under test.
 fn one_thread() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Announces a server and runs it.
+pub async fn serve(router: Router) -> Result<()> {
+    let listener = listen().await?;
+    say(&Listening { addr: listener.local_addr()?, control: None })?;
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    Ok(axum::serve(listener, router).await?)
 }
 
 pub fn say(line: &impl Serialize) -> Result<()> {

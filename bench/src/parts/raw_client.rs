@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::document::{Writer, unix_nanos};
-use crate::parts::ceiling::post;
+use crate::parts::posting::post;
 use crate::parts::say;
 use crate::process::Usage;
 
